@@ -1,0 +1,109 @@
+package journal
+
+import "time"
+
+// minSafety is the floor of the safety margin when configuration gives none.
+const minSafety = 10 * time.Second
+
+// SafetyOf is the safety margin of a lag: half of it, at least ten seconds.
+func SafetyOf(lag time.Duration) time.Duration { return max(minSafety, lag/2) }
+
+// SettleNotBefore is the moment before which no empty read is believed:
+// last possible send + max_processing + lag + skew + safety. ok is false when
+// a call is still open or nobody declared the bound; then absence is never concluded.
+func SettleNotBefore(e Effect, p Policy) (t time.Time, ok bool) {
+	over := processingOver(e, p)
+	if over.IsZero() || p.Grace.MaxProcessing == nil {
+		return time.Time{}, false
+	}
+	var lag time.Duration
+	switch {
+	case p.Grace.Lag != nil:
+		lag = *p.Grace.Lag
+	case p.Consistency != ConsistencyStrong:
+		lag = 5 * time.Minute // floor of an undeclared lag; it cannot prove absence anyway
+	}
+	return over.Add(lag + p.Grace.Skew + p.Grace.Safety), true
+}
+
+// processingOver is when no unanswered request can take effect any more:
+// the last possible send of the unsettled attempts plus max_processing. Zero when unbounded.
+func processingOver(e Effect, p Policy) time.Time {
+	if p.Grace.MaxProcessing == nil {
+		return time.Time{}
+	}
+	var last time.Time
+	for _, a := range e.Attempts {
+		if a.State.NoEffect() {
+			continue
+		}
+		t, closed := a.LastPossibleSend()
+		if !closed {
+			return time.Time{}
+		}
+		if t.After(last) {
+			last = t
+		}
+	}
+	if last.IsZero() {
+		return last
+	}
+	return last.Add(*p.Grace.MaxProcessing)
+}
+
+// nextRead is the next point of the read timetable after now: the configured
+// offsets from when the doubt began, each jittered by a fifth, the last
+// repeating; plus one read at settle_not_before and, once a first read
+// supports absence, one a lag (at least a second) after it.
+func nextRead(d Doubt, p Policy, now time.Time, jitter float64) time.Time {
+	next := timetable(d.ReadsFrom, p.Grace.Reads, now, jitter)
+	if d.SettleNotBefore.After(now) && d.SettleNotBefore.Before(next) {
+		next = d.SettleNotBefore
+	}
+	if f := d.FirstAbsent; f != nil {
+		if again := f.EndedAt.Add(confirmLag(p)); again.Before(next) {
+			next = later(again, now)
+		}
+	}
+	if d.ResolveBy.After(now) && d.ResolveBy.Before(next) {
+		next = d.ResolveBy
+	}
+	return next
+}
+
+// confirmLag is how long after the first supporting read the second one begins.
+func confirmLag(p Policy) time.Duration {
+	lag := time.Duration(0)
+	if p.Grace.Lag != nil {
+		lag = *p.Grace.Lag
+	}
+	return max(lag, time.Second)
+}
+
+// timetable returns the first offset after now. Without offsets it reads once an hour.
+func timetable(from time.Time, offsets []time.Duration, now time.Time, jitter float64) time.Time {
+	spread := func(d time.Duration) time.Duration { return time.Duration(float64(d) * (0.8 + 0.4*jitter)) }
+	last := time.Hour
+	for _, o := range offsets {
+		last = max(o, time.Millisecond)
+		if t := from.Add(spread(o)); t.After(now) {
+			return t
+		}
+	}
+	return now.Add(spread(last))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// earliest returns the earlier of two times, where zero means never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
