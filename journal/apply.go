@@ -49,6 +49,7 @@ type builder struct {
 	env     Env
 	ch      Change
 	touched map[int]bool // indexes of changed attempts
+	put     *Defer       // moves the next look instead of deriving it
 }
 
 func (b *builder) illegal(why string) error {
@@ -161,6 +162,9 @@ func (b *builder) finish() (Change, error) {
 	e := &b.e
 	e.Seq = b.from.Seq + 1
 	e.DueAt, e.Due = due(*e, b.env)
+	if b.put != nil {
+		e.DueAt, e.Due = b.put.place(*e)
+	}
 	b.contain()
 	for i := range e.Attempts {
 		if b.touched[i] {

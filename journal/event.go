@@ -159,8 +159,8 @@ type GiveUp struct{ Reason string }
 // DoubtAbsence says that absence evidence expired or is not believed any more (26).
 type DoubtAbsence struct{ Reason string }
 
-// Decide is a person's decision on a review (23, 25, 28–31, 34, 37 and those that change only the review).
-type Decide struct {
+// Decision is a person's decision on a review (23, 25, 28–31, 34, 37 and those that change only the review).
+type Decision struct {
 	Decision   DecisionKind
 	Object     string
 	Keep       string // retire: the object that is kept
@@ -254,7 +254,7 @@ func (Escalate) Kind() Kind     { return KindEscalate }
 func (Resend) Kind() Kind       { return KindResend }
 func (GiveUp) Kind() Kind       { return KindGiveUp }
 func (DoubtAbsence) Kind() Kind { return KindDoubt }
-func (Decide) Kind() Kind       { return KindDecide }
+func (Decision) Kind() Kind     { return KindDecide }
 func (RepairDone) Kind() Kind   { return KindRepairDone }
 func (Contradict) Kind() Kind   { return KindContradict }
 func (Cancel) Kind() Kind       { return KindCancel }

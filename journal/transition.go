@@ -69,15 +69,17 @@ func Transitions() []Transition {
 	return t
 }
 
-// legal reports whether the model lists the move under this number.
-func legal(n int, from, to Phase) bool {
+// legalMoves is Transitions as a set; it is never written after its making.
+var legalMoves = func() map[Transition]bool {
+	set := map[Transition]bool{}
 	for _, t := range Transitions() {
-		if t.Number == n && t.From == from && t.To == to {
-			return true
-		}
+		set[t] = true
 	}
-	return false
-}
+	return set
+}()
+
+// legal reports whether the model lists the move under this number.
+func legal(n int, from, to Phase) bool { return legalMoves[Transition{n, from, to}] }
 
 // IllegalError names an event that a phase does not take. The effect is unchanged.
 type IllegalError struct {

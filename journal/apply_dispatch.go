@@ -1,0 +1,424 @@
+package journal
+
+import "time"
+
+func (ev Send) apply(b *builder) error {
+	if b.from.Phase != Authorized {
+		return b.illegal("only an authorized effect may be sent")
+	}
+	if ev.Target != "" {
+		b.e.Target = ev.Target
+	}
+	if refused := Gate(b.e, ev.Ask, b.env); len(refused) > 0 {
+		return &GateError{Key: b.e.Key, Refusals: refused}
+	}
+	if err := b.record(4, Dispatching, ev.Attempt); err != nil {
+		return err
+	}
+	return nil
+}
+
+// record makes the attempt row that must be durable before the call.
+func (b *builder) record(n int, to Phase, a Attempt) error {
+	prev := b.e.Last()
+	waited := b.e.waited(b.env.Now)
+	if err := b.move(n, to); err != nil {
+		return err
+	}
+	a.State = AttemptSent
+	a.SentAt = b.env.Now
+	a.Number = len(b.e.Attempts) + 1
+	a.Target = b.e.Target
+	if a.Deadline.IsZero() {
+		a.Deadline = b.env.Now.Add(b.env.Policy.Timeout)
+	}
+	if b.e.Authority != nil {
+		a.Authority = b.e.Authority.Ref
+	}
+	a.Reason = "first attempt"
+	if prev != nil {
+		a.Follows, a.Reason = prev.ID, "retry after "+string(prev.State)
+	}
+	b.e.Attempts = append(b.e.Attempts, a)
+	b.touch(len(b.e.Attempts) - 1)
+	b.about(a.ID, "")
+	b.e.Budget.Attempts++
+	b.e.Budget.Paused += waited
+	if b.e.Budget.ElapsedFrom.IsZero() {
+		b.e.Budget.ElapsedFrom = b.env.Now
+	}
+	b.e.Finding = FindingUnknown
+	return nil
+}
+
+func (ev Answer) apply(b *builder) error {
+	a := b.attempt(ev.Attempt)
+	if a == nil {
+		return b.illegal("no attempt " + ev.Attempt)
+	}
+	if a.State == AttemptSent && b.from.Phase == Dispatching {
+		return b.answered(a, ev)
+	}
+	if a.State == AttemptSent && b.from.Phase == Reconciling && a.Replay {
+		return b.replayed(a, ev)
+	}
+	if (a.State == AttemptTimedOut || a.State == AttemptLost) && !b.from.Phase.Closed() && b.from.Phase != Dispatching {
+		return b.lateAnswer(a, ev)
+	}
+	if (a.State == AttemptTimedOut || a.State == AttemptLost) && b.from.Phase.Closed() {
+		return b.lateAnswer(a, ev)
+	}
+	return b.illegal("the attempt is " + string(a.State))
+}
+
+// answered maps an answer to its transition. One exhaustive switch; anything
+// that proves nothing is unknown.
+func (b *builder) answered(a *Attempt, ev Answer) error {
+	closeAttempt(a, ev)
+	switch ev.Class {
+	case AnswerCommitted:
+		return b.committed(a, ev)
+	case AnswerAccepted:
+		return b.accepted(a, ev)
+	case AnswerRejected:
+		if ev.Conflict {
+			return b.unanswered(a, ev, "conflict", "the destination says the place is taken; it may be our own earlier send", true)
+		}
+		a.State = AttemptRejected
+		b.e.Finding = FindingRejected
+		owner := ""
+		if ev.Denied {
+			owner = b.env.Policy.AuthorityOwner
+		}
+		return b.fail(8, reasonOf(ev), true, owner)
+	case AnswerNotSent:
+		a.State = AttemptNotSent
+		b.e.Budget.Attempts--
+		b.e.Finding = FindingNotSent
+		return b.again(a, ev)
+	case AnswerNotExecuted:
+		a.State = AttemptNotExecuted
+		b.e.Finding = FindingNotSent
+		return b.again(a, ev)
+	}
+	return b.unanswered(a, ev, orElse(ev.Cause, "no_answer"), missingOf(ev), false)
+}
+
+func closeAttempt(a *Attempt, ev Answer) {
+	a.ProviderRequestID = ev.ProviderRequestID
+	a.ResponseClass = string(ev.Class)
+	a.Cause, a.Message = ev.Cause, ev.Message
+	if !ev.Open {
+		a.ClosedAt, a.Death = ev.At, ev.Death
+	}
+}
+
+func reasonOf(ev Answer) string {
+	r := "rejected"
+	if ev.Denied {
+		r = "denied"
+	}
+	if ev.Reason != "" {
+		r += " (" + ev.Reason + ")"
+	}
+	if ev.Message != "" {
+		r += ": " + ev.Message
+	}
+	return r
+}
+
+func missingOf(ev Answer) string {
+	switch {
+	case ev.Open:
+		return "the answer: the call is overdue and its process may still send"
+	case ev.Message != "":
+		return "a usable answer: " + ev.Message
+	}
+	return "the answer (" + orElse(ev.Cause, "none came") + ")"
+}
+
+func (b *builder) committed(a *Attempt, ev Answer) error {
+	a.State = AttemptCommitted
+	if err := b.move(10, Verifying); err != nil {
+		return err
+	}
+	b.about(a.ID, ev.Evidence)
+	b.e.Finding = FindingAccepted
+	b.e.Positive = &Positive{At: ev.At, What: "committed"}
+	b.setOutcome(func(o *Outcome) {
+		o.Acknowledgement, o.Source, o.Evidence = "committed", "dispatch", ev.Evidence
+		o.ObjectID, o.ObjectType, o.URL, o.ProviderState = ev.ObjectID, ev.ObjectType, ev.URL, ev.State
+	})
+	b.beginVerify(ev.ObjectID)
+	if b.env.Policy.Proof == ProofAck {
+		b.setOutcome(func(o *Outcome) { o.Waived = true })
+		return b.succeed(15, ev.Evidence)
+	}
+	return nil
+}
+
+func (b *builder) accepted(a *Attempt, ev Answer) error {
+	a.State = AttemptAccepted
+	if err := b.move(9, Acknowledged); err != nil {
+		return err
+	}
+	b.about(a.ID, ev.Evidence)
+	b.e.Finding = FindingAccepted
+	b.e.Positive = &Positive{At: ev.At, What: "accepted", Accepted: true}
+	b.setOutcome(func(o *Outcome) {
+		o.Acknowledgement, o.Source, o.Evidence = "accepted", "dispatch", ev.Evidence
+		o.ObjectID, o.ObjectType, o.URL, o.ProviderState = ev.ObjectID, ev.ObjectType, ev.URL, ev.State
+	})
+	deadline := b.env.Now.Add(b.env.Policy.AckDeadline)
+	if !ev.ExpiresAt.IsZero() && ev.ExpiresAt.Before(deadline) {
+		deadline = ev.ExpiresAt
+	}
+	next := b.env.Now.Add(ev.PollAfter)
+	if ev.PollAfter <= 0 {
+		next = timetable(b.env.Now, b.env.Policy.Grace.Reads, b.env.Now, b.env.Jitter)
+	}
+	b.e.Ack = &Acknowledgement{Handle: ev.Handle, At: b.env.Now, Deadline: deadline, NextRead: next}
+	return nil
+}
+
+// again is transition 7 while budget is left, else 8.
+func (b *builder) again(a *Attempt, ev Answer) error {
+	backoff := Backoff(b.env.Policy.Retry, b.e.Budget.Attempts, b.env.Jitter)
+	wait := max(backoff, ev.RetryAfter)
+	next := b.env
+	next.Now = b.env.Now.Add(backoff)
+	if why := spent(b.e, next); why != "" {
+		return b.fail(8, why+" after "+string(a.State)+detail(ev), true, "")
+	}
+	if !b.e.Deadline.IsZero() && !b.env.Now.Add(wait+b.env.Policy.Timeout+b.env.Policy.RecordReserve).Before(b.e.Deadline) {
+		return b.fail(8, "the destination asks to wait past the deadline"+detail(ev), true, "")
+	}
+	if err := b.move(7, Authorized); err != nil {
+		return err
+	}
+	b.why(string(a.State) + detail(ev))
+	b.about(a.ID, ev.Evidence)
+	b.e.NextSend = b.env.Now.Add(wait)
+	b.e.Budget.Paused += wait - backoff
+	return nil
+}
+
+func detail(ev Answer) string {
+	if ev.Message == "" {
+		return ""
+	}
+	return ": " + ev.Message
+}
+
+// unanswered is transition 11: nothing proves either way.
+func (b *builder) unanswered(a *Attempt, ev Answer, cause, missing string, readNow bool) error {
+	a.State = AttemptTimedOut
+	if ev.Death {
+		a.State = AttemptLost
+	}
+	a.Cause = cause
+	last := b.e.Phase
+	if err := b.move(11, Unknown); err != nil {
+		return err
+	}
+	b.why(cause)
+	b.about(a.ID, ev.Evidence)
+	b.beginDoubt(doubting{cause: cause, missing: missing, readNow: readNow, last: last})
+	return b.orPerson()
+}
+
+// lateAnswer records an answer that came after its call was given up. It
+// changes the attempt and the finding; by itself it never re-opens writing.
+func (b *builder) lateAnswer(a *Attempt, ev Answer) error {
+	if ev.Class == AnswerUnknown {
+		return b.illegal("nothing new")
+	}
+	if !a.ClosedAt.IsZero() && a.Death && ev.At.After(a.ClosedAt) && !ev.Open {
+		ev.At = a.ClosedAt // it was on its way when the process died
+	}
+	death := a.Death
+	closeAttempt(a, ev)
+	a.Death = death
+	b.entry("late_answer", func(x *Entry) {
+		x.Attempt, x.Evidence, x.Because = a.ID, ev.Evidence, "late answer: "+string(ev.Class)
+	})
+	switch ev.Class {
+	case AnswerCommitted, AnswerAccepted:
+		return b.witness(Witness{What: "late " + string(ev.Class), ObjectID: ev.ObjectID, Source: FromAdapter, Evidence: ev.Evidence})
+	case AnswerRejected:
+		if b.in(Unknown, Reconciling) && !ev.Conflict {
+			b.e.Finding = FindingRejected
+		}
+	case AnswerNotExecuted, AnswerNotSent:
+		if b.in(Unknown, Reconciling) {
+			b.e.Finding = FindingNotSent
+		}
+	}
+	b.refreshSettle()
+	return nil
+}
+
+func (ev Lost) apply(b *builder) error {
+	a := b.attempt(ev.Attempt)
+	if a == nil || a.State != AttemptSent || b.from.Phase != Dispatching {
+		return b.illegal("no open attempt " + ev.Attempt)
+	}
+	a.ResponseClass = "none"
+	return b.unanswered(a, Answer{Attempt: a.ID, Class: AnswerUnknown, At: ev.DeadAt, Death: true, Open: ev.DeadAt.IsZero()},
+		orElse(ev.Cause, "crash"), "the answer: the daemon stopped before it was recorded", false)
+}
+
+func (ev CallEnded) apply(b *builder) error {
+	a := b.attempt(ev.Attempt)
+	if a == nil || !a.ClosedAt.IsZero() || a.State == AttemptSent {
+		return b.illegal("no overdue call " + ev.Attempt)
+	}
+	a.ClosedAt, a.Death = ev.At, true
+	b.entry("call_ended", func(x *Entry) { x.Attempt = a.ID })
+	b.refreshSettle()
+	return nil
+}
+
+func (ev Witness) apply(b *builder) error {
+	if b.from.Phase == New {
+		return b.illegal("")
+	}
+	b.entry("witness", func(x *Entry) { x.Evidence, x.Because = ev.Evidence, ev.What })
+	return b.witness(ev)
+}
+
+// witness takes positive evidence: it moves what was in doubt to verifying,
+// contradicts what was closed as not done, and never opens the gate.
+func (b *builder) witness(ev Witness) error {
+	prior := b.e.Positive
+	b.e.Positive = &Positive{At: b.env.Now, What: ev.What, Accepted: prior != nil && prior.Accepted}
+	if prior != nil {
+		b.e.Positive.RebuttedAt, b.e.Positive.RebuttedBy = prior.RebuttedAt, prior.RebuttedBy
+	}
+	n := 27
+	switch b.e.Phase {
+	case Acknowledged:
+		n = 12
+	case Unknown, Reconciling, ConfirmedAbsent, Prepared, Authorized:
+	case NeedsHuman:
+		if b.e.Finding.Contradicted() {
+			return nil // a person has it; one more voice does not settle what is wrong
+		}
+	case Dispatching, Verifying, Repairing:
+		return nil
+	case Succeeded:
+		if ev.ObjectID == "" || ev.ObjectID == b.e.Outcome.ObjectID {
+			return nil
+		}
+		return b.contradict(FindingDuplicate, "a second object "+ev.ObjectID+" is reported", []Match{{ObjectID: ev.ObjectID}}, ev.Evidence)
+	default:
+		return b.contradict(FindingConflicts, ev.What+" after it was closed", []Match{{ObjectID: ev.ObjectID}}, ev.Evidence)
+	}
+	b.reopenAbsent()
+	if err := b.move(n, Verifying); err != nil {
+		return err
+	}
+	b.why(ev.What)
+	b.about("", ev.Evidence)
+	b.e.Finding = FindingAccepted
+	if ev.ObjectID != "" {
+		b.setOutcome(func(o *Outcome) { o.ObjectID, o.Source, o.Evidence = ev.ObjectID, string(ev.Source), ev.Evidence })
+	}
+	b.e.Authority, b.e.WaitingFor = nil, ""
+	b.beginVerify(b.e.Outcome.ObjectID)
+	return nil
+}
+
+// doubting says how an effect came into doubt.
+type doubting struct {
+	cause, missing string
+	readNow        bool
+	last           Phase
+}
+
+// beginDoubt fills what an unknown effect must carry.
+func (b *builder) beginDoubt(d doubting) {
+	p, now := b.env.Policy, b.env.Now
+	b.e.Finding = FindingUnknown
+	doubt := Doubt{
+		Since: now, ReadsFrom: now, LastTransition: d.last, Cause: d.cause, Missing: []string{d.missing},
+		ResolveBy: now.Add(p.ReconcileBudget),
+	}
+	if p.DedupeWindow != nil && p.ReplaysFirst {
+		if first := b.e.FirstSent(); !first.IsZero() {
+			doubt.DedupeExpiresAt = first.Add(*p.DedupeWindow)
+		}
+	}
+	b.e.Doubt = &doubt
+	b.refreshSettle()
+	if d.readNow {
+		doubt.NextReadAt = now
+	}
+}
+
+// refreshSettle recomputes the bounds of the doubt after an attempt changed.
+func (b *builder) refreshSettle() {
+	if b.e.Doubt == nil {
+		return
+	}
+	d := b.e.Doubt
+	d.SettleNotBefore, _ = SettleNotBefore(b.e, b.env.Policy)
+	if b.in(Unknown, NeedsHuman) {
+		d.NextReadAt = nextRead(*d, b.env.Policy, b.env.Now, b.env.Jitter)
+	}
+}
+
+// orPerson is transition 23 at once when no read could ever settle the doubt.
+func (b *builder) orPerson() error {
+	if b.env.Policy.HasRead {
+		return nil
+	}
+	return b.escalate("no authoritative read exists for this operation")
+}
+
+func (b *builder) beginVerify(object string) {
+	b.e.Verify = &Verification{
+		ObjectID: object, Since: b.env.Now, NextRead: b.env.Now,
+		Deadline: b.env.Now.Add(b.env.Policy.VerifyDeadline),
+	}
+}
+
+// succeed ends the effect as confirmed and closes whatever question was open.
+func (b *builder) succeed(n int, evidence string) error {
+	if err := b.move(n, Succeeded); err != nil {
+		return err
+	}
+	b.about("", evidence)
+	b.settle(AttemptSettledPresent, evidence)
+	b.closeReview(DecideHappened)
+	b.e.Reason = ""
+	if b.e.Run != "" {
+		b.ch.Checkpoint = &Checkpoint{Run: b.e.Run, Step: b.e.Key, Key: b.e.Key, Evidence: evidence, At: b.env.Now}
+	}
+	return nil
+}
+
+// contradict is transition 35.
+func (b *builder) contradict(f Finding, reason string, seen []Match, evidence string) error {
+	if err := b.move(35, NeedsHuman); err != nil {
+		return err
+	}
+	b.why(reason)
+	b.about("", evidence)
+	b.wrong(f, []string{reason}, seen)
+	return nil
+}
+
+// wrong records a contradicting finding and asks a person.
+func (b *builder) wrong(f Finding, missing []string, seen []Match) {
+	b.e.Finding = f
+	b.setOutcome(func(o *Outcome) { o.VerifiedAt = time.Time{} })
+	for _, t := range b.env.Policy.TripBreaker {
+		b.ch.TripBreaker = b.ch.TripBreaker || t == f
+	}
+	kind := ReviewContradiction
+	if !f.Contradicted() {
+		kind = ReviewAmbiguity
+	}
+	b.openReview(kind, "", missing, seen)
+}
