@@ -185,17 +185,21 @@ func (s Schedule) onDate(date, after time.Time) []time.Time {
 
 func (s Schedule) onSteadyDate(date time.Time, offset time.Duration, after time.Time) []time.Time {
 	n := bits.OnesCount64(s.hour&allHours) * bits.OnesCount64(s.minute&^starBit)
+	midnight := date.Add(-offset)
+	if !midnight.Add(day).After(after) {
+		return nil
+	}
 	out := make([]time.Time, 0, n)
 	for h := 0; h < 24; h++ {
-		if s.hour&(1<<h) == 0 {
+		hour := midnight.Add(time.Duration(h) * time.Hour)
+		if s.hour&(1<<h) == 0 || !hour.Add(time.Hour).After(after) {
 			continue
 		}
 		for mi := 0; mi < 60; mi++ {
 			if s.minute&(1<<mi) == 0 {
 				continue
 			}
-			t := date.Add(time.Duration(h)*time.Hour + time.Duration(mi)*time.Minute - offset)
-			if t.After(after) {
+			if t := hour.Add(time.Duration(mi) * time.Minute); t.After(after) {
 				out = append(out, t.In(s.zone))
 			}
 		}

@@ -67,7 +67,7 @@ func (c *Config) CheckDeclared(destination, operation string, d Declared) ([]Fau
 	if own.Proof == "ack" && d.Irreversible {
 		v.proofPlace(base, operation)
 	}
-	v.sums(base, e, " (with what the adapter declares for "+operation+")")
+	v.absenceFits(base, e, " (with what the adapter declares for "+operation+")")
 	return fs.list, over
 }
 

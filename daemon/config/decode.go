@@ -78,11 +78,11 @@ func (d *decoder) unknown(n *node, path []string, t reflect.Type, names []string
 	if hint == "" {
 		hint = "known here: " + strings.Join(names, ", ")
 	}
-	where := "[" + table + "]"
+	where := "in [" + table + "]"
 	if table == "" {
-		where = "the file's top level"
+		where = "at the top level"
 	}
-	d.fault(n.key, CodeUnknownKey, path, hint, "unknown key %q in %s", name, where)
+	d.fault(n.key, CodeUnknownKey, path, hint, "unknown key %q %s", name, where)
 }
 
 func (d *decoder) value(n *node, v reflect.Value, path []string, oneof string) {

@@ -128,9 +128,6 @@ func (p Policy) overlaid(own Policy) Policy {
 			*into = v
 		}
 	}
-	if own.Owner != "" && own.RepairOwner == "" && p.RepairOwner == "" {
-		p.RepairOwner = own.Owner
-	}
 	set(&p.Owner, own.Owner)
 	set(&p.RepairOwner, own.RepairOwner)
 	set(&p.Proof, own.Proof)

@@ -137,14 +137,7 @@ type faults struct {
 	files map[string]int // order of reading, for sorting
 }
 
-func (f *faults) add(x Fault) {
-	for _, have := range f.list {
-		if have.Place == x.Place && have.Message == x.Message && have.Key == x.Key {
-			return
-		}
-	}
-	f.list = append(f.list, x)
-}
+func (f *faults) add(x Fault) { f.list = append(f.list, x) }
 
 // under reports whether a fault (not a warning) was found at the dotted key or below it.
 func (f *faults) under(key string) bool {

@@ -214,6 +214,10 @@ func (b *builder) expression(e *unstable.Node) *Fault {
 		if err != nil {
 			return err
 		}
+		for it := e.Key(); it.Next(); {
+			t.key = b.spanOf(it.Node()) // its own header, even after one of a table below it
+		}
+		t.val = t.key
 		b.at = t
 	case unstable.ArrayTable:
 		return b.arrayTable(e)

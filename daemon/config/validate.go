@@ -192,7 +192,7 @@ func (v *validator) destination(name string, d *Destination) {
 		return // sums over values that are themselves at fault would only mislead
 	}
 	v.overrides(d, base)
-	v.sums(base, d.ForOperation(""), "")
+	v.sums(base, d.ForOperation(""))
 }
 
 func (v *validator) adapter(d *Destination, at func(...string) []string) {
@@ -299,23 +299,14 @@ func (v *validator) floor(base []string, op, key string, value, floor time.Durat
 }
 
 // sums checks that the times of one operation fit into each other.
-func (v *validator) sums(base []string, e Effective, note string) {
+func (v *validator) sums(base []string, e Effective) {
 	at := func(key ...string) []string { return append(base[:len(base):len(base)], key...) }
 	f := FormatDuration
-	if got := e.AbsenceTime(); got >= e.AfterAbsence || got >= e.ReconcileBudget {
-		key, limit := at("retry", "after_absence"), e.AfterAbsence
-		if got >= e.ReconcileBudget && e.ReconcileBudget <= e.AfterAbsence {
-			key, limit = at("grace", "reconcile_budget"), e.ReconcileBudget
-		}
-		lag := orZero(e.Lag)
-		v.fault(CodeConflict, key, "lengthen it to more than "+f(got)+", or shorten the parts",
-			"%s (%s) leaves no room for a retry after absence%s: timeout %s + linger %s + kill %s + max_processing %s + lag %s + skew %s + safety %s + second read %s + backoff.max %s = %s",
-			strings.Join(key, "."), f(limit), note, f(e.Timeout), f(e.Linger), f(kill), f(orZero(e.MaxProcessing)), f(lag), f(e.Skew), f(e.Safety), f(max(lag, time.Second)), f(e.BackoffMax), f(got))
-	}
+	v.absenceFits(base, e, "")
 	if got := e.BackoffMax + e.Timeout + e.RecordReserve; got >= e.AbsenceValid {
 		v.fault(CodeConflict, at("grace", "absence_valid"), "lengthen it to more than "+f(got)+", or shorten backoff.max",
-			"absence would expire before the retry it allows%s: backoff.max %s + timeout %s + record_reserve %s = %s, absence_valid is %s",
-			note, f(e.BackoffMax), f(e.Timeout), f(e.RecordReserve), f(got), f(e.AbsenceValid))
+			"absence would expire before the retry it allows: backoff.max %s + timeout %s + record_reserve %s = %s, absence_valid is %s",
+			f(e.BackoffMax), f(e.Timeout), f(e.RecordReserve), f(got), f(e.AbsenceValid))
 	}
 	if got := e.Timeout + e.RecordReserve; got >= e.Elapsed {
 		v.fault(CodeConflict, at("retry", "elapsed"), "lengthen it to more than "+f(got)+", or shorten timeout",
@@ -329,6 +320,25 @@ func (v *validator) sums(base []string, e Effective, note string) {
 		v.warn(at("timeout"), "lengthen daemon.stop_budget to "+f(got)+", and systemd's TimeoutStopSec with it",
 			"a call in flight may outlast a stop: timeout %s + linger %s + record_reserve %s = %s, daemon.stop_budget is %s",
 			f(e.Timeout), f(e.Linger), f(e.RecordReserve), f(got), f(budget))
+	}
+}
+
+// absenceFits checks that absence can be concluded, and the retry made, before
+// time is up. Without it grace always outlasts the retry budget and a lost
+// request is never sent again.
+func (v *validator) absenceFits(base []string, e Effective, note string) {
+	got, f := e.AbsenceTime(), FormatDuration
+	lag := orZero(e.Lag)
+	sum := fmt.Sprintf("timeout %s + linger %s + kill %s + max_processing %s + lag %s + skew %s + safety %s + second read %s + backoff.max %s = %s%s",
+		f(e.Timeout), f(e.Linger), f(kill), f(orZero(e.MaxProcessing)), f(lag), f(e.Skew), f(e.Safety), f(max(lag, time.Second)), f(e.BackoffMax), f(got), note)
+	for _, x := range []struct {
+		table, key string
+		limit      time.Duration
+	}{{"retry", "after_absence", e.AfterAbsence}, {"grace", "reconcile_budget", e.ReconcileBudget}} {
+		if got >= x.limit {
+			v.fault(CodeConflict, append(base[:len(base):len(base)], x.table, x.key), "lengthen it to more than "+f(got)+", or shorten the parts",
+				"%s.%s (%s) leaves no room for a retry after absence: %s", x.table, x.key, f(x.limit), sum)
+		}
 	}
 }
 
