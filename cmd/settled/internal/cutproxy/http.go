@@ -23,7 +23,7 @@ func (p *Proxy) serveHTTP(client net.Conn) {
 		req, action := p.choose(Request{
 			Method: head.Method, Path: head.URL.RequestURI(), Key: head.Header.Get("Idempotency-Key"),
 		})
-		if !p.exchange(client, head, bytes.Clone(raw.Bytes()), Event{Request: req, Action: action}) {
+		if !p.exchange(client, head, bytes.Clone(raw.Bytes()), p.open(req, action)) {
 			return
 		}
 	}
@@ -46,8 +46,7 @@ func readRequest(in *bufio.Reader, client net.Conn) (*http.Request, error) {
 }
 
 // exchange does what the action says; true means that the connection lives on.
-func (p *Proxy) exchange(client net.Conn, head *http.Request, raw []byte, e Event) bool {
-	defer func() { p.record(e) }()
+func (p *Proxy) exchange(client net.Conn, head *http.Request, raw []byte, e *entry) bool {
 	switch e.Action.Kind {
 	case BeforeForward:
 		reset(client)
@@ -55,7 +54,7 @@ func (p *Proxy) exchange(client net.Conn, head *http.Request, raw []byte, e Even
 	case LateForward:
 		reset(client)
 		if p.wait(e.Action.Delay) {
-			_, e.Status, e.Forwarded = p.forward(head, raw)
+			p.forward(head, raw, e)
 		}
 		return false
 	case DelayRequest:
@@ -63,9 +62,8 @@ func (p *Proxy) exchange(client net.Conn, head *http.Request, raw []byte, e Even
 			return false
 		}
 	}
-	var answer []byte
-	answer, e.Status, e.Forwarded = p.forward(head, raw)
-	if e.Status == 0 {
+	answer := p.forward(head, raw, e)
+	if answer == nil {
 		reset(client) // the server is away or broke off; so does the proxy
 		return false
 	}
@@ -81,9 +79,12 @@ func (p *Proxy) exchange(client net.Conn, head *http.Request, raw []byte, e Even
 			return false
 		}
 	}
-	_, err := client.Write(answer)
-	e.Answered = err == nil
-	return e.Answered && !head.Close
+	p.answered(e, 1)
+	if _, err := client.Write(answer); err != nil {
+		p.answered(e, -1)
+		return false
+	}
+	return !head.Close
 }
 
 // cutAnswer sends half of the answer. The pause lets the half arrive: a reset
@@ -95,23 +96,30 @@ func cutAnswer(client net.Conn, answer []byte) {
 }
 
 // forward sends the request over a connection of its own and reads the whole
-// answer; status 0 means that there was none.
-func (p *Proxy) forward(head *http.Request, raw []byte) (answer []byte, status int, forwarded bool) {
+// answer; nil means that there was none.
+func (p *Proxy) forward(head *http.Request, raw []byte, e *entry) []byte {
 	server, err := p.dial()
 	if err != nil {
-		return nil, 0, false
+		return nil
 	}
 	defer p.drop(server)
 	_ = server.SetDeadline(time.Now().Add(patience))
 	if _, err := server.Write(raw); err != nil {
-		return nil, 0, false
+		return nil
 	}
+	answer, status := readAnswer(server, head)
+	p.forwarded(e, status)
+	return answer
+}
+
+// readAnswer skips interim answers; nil and 0 mean that the server broke off.
+func readAnswer(server net.Conn, head *http.Request) ([]byte, int) {
 	var back bytes.Buffer
 	in := bufio.NewReader(io.TeeReader(server, &back))
 	for {
 		res, err := http.ReadResponse(in, head)
 		if err != nil {
-			return nil, 0, true
+			return nil, 0
 		}
 		if res.StatusCode >= 100 && res.StatusCode < 200 {
 			continue
@@ -119,8 +127,8 @@ func (p *Proxy) forward(head *http.Request, raw []byte) (answer []byte, status i
 		_, err = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 		if err != nil {
-			return nil, 0, true
+			return nil, 0
 		}
-		return back.Bytes(), res.StatusCode, true
+		return back.Bytes(), res.StatusCode
 	}
 }

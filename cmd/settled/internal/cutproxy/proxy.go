@@ -29,7 +29,7 @@ type Event struct {
 	Action    Action
 	Forwarded bool // the whole request was handed to the server
 	Status    int  // of the server's HTTP answer; 0 = none seen
-	Answered  bool // the caller got the whole answer
+	Answered  bool // the caller got the whole answer; HTTP only
 }
 
 // Counts sums up the events.
@@ -195,18 +195,47 @@ func (p *Proxy) choose(r Request) (Request, Action) {
 	return r, a
 }
 
-func (p *Proxy) record(e Event) {
+// entry is an event with its place in the log; -1 = the log is full.
+type entry struct {
+	Event
+	at int
+}
+
+// open logs an event. In HTTP mode whatever the caller of the proxy can see comes after the
+// event that tells of it, so a test that has its answer finds it counted.
+func (p *Proxy) open(r Request, a Action) *entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e.At = time.Now()
-	if e.Forwarded {
-		p.counts.Forwarded++
-	}
-	if e.Answered {
-		p.counts.Answered++
-	}
+	e := &entry{Event: Event{At: time.Now(), Request: r, Action: a}, at: -1}
 	if len(p.events) < maxEvents {
-		p.events = append(p.events, e)
+		e.at = len(p.events)
+		p.events = append(p.events, e.Event)
+	}
+	return e
+}
+
+// forwarded notes that the server has the whole request, and what it answered.
+func (p *Proxy) forwarded(e *entry, status int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.Forwarded, e.Status = true, status
+	p.counts.Forwarded++
+	p.keep(e)
+}
+
+// answered notes that the caller gets the answer, or (n = -1) did not get it after all.
+func (p *Proxy) answered(e *entry, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.Answered = n > 0
+	p.counts.Answered += n
+	p.keep(e)
+}
+
+// keep is called with the lock held.
+func (p *Proxy) keep(e *entry) {
+	if e.at >= 0 {
+		p.events[e.at] = e.Event
 	}
 }
 

@@ -27,8 +27,7 @@ type rawSession struct {
 	client, server net.Conn
 
 	mu    sync.Mutex
-	asked bool // the first bytes of the caller were forwarded
-	event Event
+	event *entry // nil until the first bytes of the caller go to the server
 }
 
 // up carries the caller's bytes.
@@ -39,20 +38,16 @@ func (r *rawSession) up() {
 		closeWrite(r.server)
 		return
 	}
-	var e Event
-	e.Request, e.Action = r.proxy.choose(Request{})
+	e := r.proxy.open(r.proxy.choose(Request{}))
 	switch e.Action.Kind {
 	case BeforeForward:
-		r.proxy.record(e)
 		r.cut()
 		return
 	case LateForward:
 		reset(r.client)
 		if r.proxy.wait(e.Action.Delay) {
-			_, err := r.server.Write(buf[:n])
-			e.Forwarded = err == nil
+			r.forward(buf[:n], e)
 		}
-		r.proxy.record(e)
 		closeWrite(r.server)
 		return
 	case DelayRequest:
@@ -61,15 +56,20 @@ func (r *rawSession) up() {
 		}
 	}
 	r.mu.Lock()
-	r.asked, r.event = true, e
+	r.event = e
 	r.mu.Unlock()
-	_, err = r.server.Write(buf[:n])
-	e.Forwarded = err == nil
-	r.proxy.record(e)
-	if err == nil {
+	if r.forward(buf[:n], e) {
 		_, _ = io.Copy(r.server, r.client)
 	}
 	closeWrite(r.server)
+}
+
+func (r *rawSession) forward(data []byte, e *entry) bool {
+	if _, err := r.server.Write(data); err != nil {
+		return false
+	}
+	r.proxy.forwarded(e, 0)
+	return true
 }
 
 // down carries the server's bytes until the action wants otherwise.
@@ -79,11 +79,11 @@ func (r *rawSession) down() {
 	for {
 		n, err := r.server.Read(buf)
 		r.mu.Lock()
-		asked, action := r.asked, r.event.Action
+		e := r.event
 		r.mu.Unlock()
-		if n > 0 && asked && first {
+		if n > 0 && e != nil && first {
 			first = false
-			switch action.Kind {
+			switch e.Action.Kind {
 			case AfterForward:
 				r.cut()
 				return
@@ -92,7 +92,7 @@ func (r *rawSession) down() {
 				r.cut()
 				return
 			case DelayAnswer:
-				if !r.proxy.wait(action.Delay) {
+				if !r.proxy.wait(e.Action.Delay) {
 					return
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -146,6 +147,9 @@ func TestEveryFaultCommitsExactlyWhatItSays(t *testing.T) {
 				t.Errorf("answered %d %q, want no usable answer", r.status, r.body)
 			case c.status != 0 && (r.err != nil || r.status != c.status):
 				t.Errorf("answered %d (%v), want %d", r.status, r.err, c.status)
+			}
+			if strings.HasPrefix(c.fault, "lost") && !errors.Is(r.err, syscall.ECONNRESET) {
+				t.Errorf("the connection ended with %v, want a reset", r.err)
 			}
 			e := d.Ledger().Of(ref)
 			if len(e.Requests) != 1 || len(e.Commits) != c.commits {

@@ -300,3 +300,25 @@ func TestWrongCommandLinesAreUsageErrors(t *testing.T) {
 		t.Error("a fault that git cannot do was queued")
 	}
 }
+
+func TestTheAuditSeesADuplicateThatWentAroundTheKeysRef(t *testing.T) {
+	repo := repository(t)
+	done := perform[outcome](t, repo, "dispatch", ask(t, "dispatch", key, "a1", "v1.12.3", ""))
+	if out, err := exec.Command("git", "-c", "safe.directory=*", "-C", repo, "update-ref", "refs/tags/again", done.ObjectID).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	if a := audited(t, repo, key); len(a.Tags) != 2 || a.Tags[0].Name == a.Tags[1].Name {
+		t.Fatalf("audit: %+v", a)
+	}
+	const other = "release:etcd-3.5.18:tag:v1"
+	perform[outcome](t, repo, "dispatch", ask(t, "dispatch", other, "a9", "v3.5.18", ""))
+	if gone := perform[outcome](t, repo, "undo", ask(t, "undo", "repair:1:undo:v1", "a2", "", done.ObjectID)); gone.Outcome != "done" {
+		t.Fatalf("undo: %+v", gone)
+	}
+	if a := audited(t, repo, other); len(a.Tags) != 1 || a.Removed != 0 {
+		t.Fatalf("the undo took another effect's tag: %+v", a)
+	}
+	if a := audited(t, repo, key); len(a.Tags) != 0 || a.Removed != 1 {
+		t.Fatalf("after the undo: %+v", a)
+	}
+}
