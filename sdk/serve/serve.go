@@ -66,11 +66,8 @@ func Run(a sdk.Adapter, args []string) int {
 
 // awaitCalls gives cancelled calls the time to clean up.
 func awaitCalls(server *wire.Server) {
-	timer := time.NewTimer(exitGrace)
-	defer timer.Stop()
-	select {
-	case <-server.Idle():
-	case <-timer.C:
+	for end := time.Now().Add(exitGrace); server.Running() > 0 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -31,7 +31,7 @@ type Server struct {
 	configuring sync.Mutex // held during Configure: it happens once
 	configured  atomic.Bool
 	redact      atomic.Pointer[Redactor] // written by Configure, read by every answer
-	active      sync.WaitGroup           // handlers that run; Idle waits for them
+	running     atomic.Int64
 }
 
 // NewServer wraps an adapter. log gets panics with their stack; nil discards.
@@ -45,17 +45,13 @@ func NewServer(a sdk.Adapter, log *slog.Logger) *Server {
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { pb.RegisterAdapterServer(r, s) }
 
-// Idle is closed when no handler runs any more. Call it once no call can arrive.
-func (s *Server) Idle() <-chan struct{} {
-	idle := make(chan struct{})
-	go func() { s.active.Wait(); close(idle) }()
-	return idle
-}
+// Running counts the adapter's methods that have not returned yet.
+func (s *Server) Running() int64 { return s.running.Load() }
 
 // guard runs one method of the adapter and turns a panic into an error.
 func (s *Server) guard(ctx context.Context, method string, deadline time.Time, f func(context.Context) error) (err error) {
-	s.active.Add(1)
-	defer s.active.Done()
+	s.running.Add(1)
+	defer s.running.Add(-1)
 	ctx, cancel := answerInTime(ctx, deadline)
 	defer cancel()
 	defer func() {

@@ -14,7 +14,7 @@ import (
 
 // Limits of an answer that the contract leaves to the SDK, in bytes.
 const (
-	maxText   = 4 << 10                    // a message or summary meant for people
+	maxText   = 4 << 10                     // a message or summary meant for people
 	maxAnswer = sdk.MaxMessage - (64 << 10) // room for framing below the message limit
 )
 
