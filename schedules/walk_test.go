@@ -7,8 +7,8 @@ import (
 	"github.com/settled-dev/settled/schedules"
 )
 
-// A second opinion: the clock is read minute by minute for a year and every
-// rule is applied to what it shows.
+// A second opinion: the clock is read minute by minute through the
+// weeks in which clocks change, and every rule is applied to what it shows.
 func TestNextAgreesWithAClockReadMinuteByMinute(t *testing.T) {
 	for _, zone := range []string{"UTC", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "America/St_Johns"} {
 		year := 2026
@@ -19,9 +19,13 @@ func TestNextAgreesWithAClockReadMinuteByMinute(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		clock := readClock(time.Date(year, 1, 1, 0, 0, 0, 0, loc))
+		spring := readClock(time.Date(year, 2, 10, 0, 0, 0, 0, loc), 70)
+		autumn := readClock(time.Date(year, 9, 28, 0, 0, 0, 0, loc), 50)
 		for _, spec := range []string{"30 * * * *", "*/20 * * * *", "30 1 * * *", "15 2 * * *", "0 0 * * *", "45 23 * * *", "1,59 0,1,2,3,23 * * *"} {
-			t.Run(zone+" "+spec, func(t *testing.T) { agree(t, spec, zone, clock) })
+			t.Run(zone+" "+spec, func(t *testing.T) {
+				agree(t, spec, zone, spring)
+				agree(t, spec, zone, autumn)
+			})
 		}
 	}
 }
@@ -29,9 +33,9 @@ func TestNextAgreesWithAClockReadMinuteByMinute(t *testing.T) {
 // reading is one minute and what the clock showed, as if it were UTC.
 type reading struct{ at, wall time.Time }
 
-func readClock(start time.Time) []reading {
+func readClock(start time.Time, days int) []reading {
 	var out []reading
-	for t := start; t.Before(start.AddDate(1, 0, 0)); t = t.Add(time.Minute) {
+	for t := start; t.Before(start.AddDate(0, 0, days)); t = t.Add(time.Minute) {
 		_, offset := t.Zone()
 		out = append(out, reading{t, t.UTC().Add(time.Duration(offset) * time.Second)})
 	}
@@ -41,8 +45,8 @@ func readClock(start time.Time) []reading {
 func agree(t *testing.T, spec, zone string, clock []reading) {
 	s := parse(t, spec, zone, schedules.Options{})
 	want := walk(spec, clock)
-	if len(want) < 360 {
-		t.Fatalf("only %d runs in a year", len(want))
+	if len(want) < 48 {
+		t.Fatalf("only %d runs in the stretch", len(want))
 	}
 	at := clock[0].at
 	for i, w := range want {
