@@ -8,6 +8,7 @@ import (
 
 	nethttp "net/http"
 
+	"github.com/settled-dev/settled/plugins/internal/card"
 	"github.com/settled-dev/settled/plugins/internal/decode"
 	"github.com/settled-dev/settled/sdk"
 )
@@ -99,9 +100,9 @@ func (c *compiler) operation(name string, o *decode.Object) *operation {
 	op.snapshot = c.snapshot(o.Object("snapshot"))
 	op.postcondition = c.test(o, "postcondition")
 	op.precondition = c.precondition(o.Object("precondition"))
-	op.dedupe = c.dedupe(o.Object("dedupe"))
-	op.reversal = reversal(o.Enum("reversible", "reversible", "compensatable", "irreversible"))
-	op.consequences = c.consequences(o)
+	op.dedupe = card.ParseDedupe(o.Object("dedupe"))
+	op.reversal = card.ParseReversal(o)
+	op.consequences = card.ParseConsequences(o)
 	op.sensitive = o.Strings("sensitive")
 	op.humanOnly = o.Bool("human_only")
 	if o.Any("webhook") != nil {
@@ -134,18 +135,6 @@ func (c *compiler) crossCheck(o *decode.Object, op *operation) {
 	if op.undo != nil && op.verify == nil {
 		c.faults.Warnf(o.Pointer("undo", "verify"), "without verify an undo is believed on the answer alone and an unanswered one goes to a person")
 	}
-}
-
-func reversal(s string) sdk.ReversalKind {
-	switch s {
-	case "reversible":
-		return sdk.Reversible
-	case "compensatable":
-		return sdk.Compensatable
-	case "irreversible":
-		return sdk.Irreversible
-	}
-	return sdk.ReversalUnspecified
 }
 
 // write compiles dispatch (full) or undo. An undo is done by any 2xx but 202
@@ -194,7 +183,6 @@ func (c *compiler) read(o *decode.Object) *read {
 		return nil
 	}
 	r := &read{request: c.request(o, "GET", true, notRead()...)}
-	r.view = o.String("view")
 	r.identify = identify(o.Enum("identify", string(byMarker), string(byNatural), string(bySnapshot)))
 	if r.identify == "" {
 		r.identify = byMarker
@@ -207,9 +195,7 @@ func (c *compiler) read(o *decode.Object) *read {
 		*to = c.program(o, key, varsAfter())
 	}
 	r.guard = c.test(o, "guard")
-	r.consistency = o.Enum("consistency", "strong", "bounded", "eventual")
-	r.lag = o.Duration("lag")
-	r.provesAbsence = o.Bool("proves_absence")
+	r.terms = card.ParseReadTerms(o)
 	c.checkRead(o, r)
 	o.Done()
 	return r
@@ -225,16 +211,7 @@ func (c *compiler) checkRead(o *decode.Object, r *read) {
 	if r.identify == bySnapshot && !o.Has("object_id") {
 		c.faults.Errorf(o.Pointer("object_id"), "identify = \"snapshot\" needs it: which objects are new?")
 	}
-	switch {
-	case r.consistency == "bounded" && !o.Has("lag"):
-		c.faults.Errorf(o.Pointer("lag"), "consistency = \"bounded\" needs it: how late may an effect become visible?")
-	case r.consistency != "bounded" && r.lag != nil:
-		c.faults.Errorf(o.Pointer("lag"), "belongs to consistency = \"bounded\"")
-	}
-	switch {
-	case r.provesAbsence && r.consistency != "strong" && r.consistency != "bounded":
-		c.faults.Warnf(o.Pointer("proves_absence"), "only consistency = \"strong\" or \"bounded\" can prove absence")
-	case r.provesAbsence && r.guard == nil:
+	if r.terms.ProvesAbsence && r.guard == nil {
 		c.faults.Warnf(o.Pointer("guard"), "no guard: that the credentials may see every object is assumed")
 	}
 	if r.digest == nil && r.match == nil && !o.Has("digest") && !o.Has("match") {
@@ -293,42 +270,6 @@ func (c *compiler) precondition(o *decode.Object) *precondition {
 	}
 	o.Done()
 	return p
-}
-
-func (c *compiler) dedupe(o *decode.Object) *dedupe {
-	if o == nil {
-		return nil
-	}
-	d := &dedupe{window: o.Duration("window"), scope: o.String("scope"), covers: o.Strings("covers")}
-	d.cachesRejections = o.Bool("caches_rejections")
-	d.keyMaxBytes = uint32(o.Int("key_max_bytes", 1, 1<<16))
-	d.verifiedOn = o.String("verified_on")
-	if len(d.verifiedOn) > len("2006-01-02") {
-		d.verifiedOn = d.verifiedOn[:len("2006-01-02")] // a TOML date may arrive as a timestamp
-	}
-	if d.verifiedOn != "" && !regexp.MustCompile(`^\d{4}-\d\d-\d\d$`).MatchString(d.verifiedOn) {
-		c.faults.Errorf(o.Pointer("verified_on"), "must be a date such as 2026-11-30")
-	}
-	replays := map[string]sdk.Replay{"first_response": sdk.ReplayFirstResponse, "success_only": sdk.ReplaySuccessOnly, "current_state": sdk.ReplayCurrentState}
-	d.replay = replays[o.Enum("replay", "first_response", "success_only", "current_state")]
-	mismatches := map[string]sdk.Mismatch{"rejects": sdk.MismatchRejects, "returns_first": sdk.MismatchReturnsFirst, "executes_again": sdk.MismatchExecutesAgain}
-	d.mismatch = mismatches[o.Enum("mismatch", "rejects", "returns_first", "executes_again")]
-	o.Done()
-	return d
-}
-
-func (c *compiler) consequences(o *decode.Object) []sdk.Consequence {
-	names := []string{"write", "publish", "send", "charge", "delete", "trigger"}
-	var list []sdk.Consequence
-	for _, s := range o.Strings("consequences") {
-		i := slices.Index(names, s)
-		if i < 0 {
-			c.faults.Errorf(o.Pointer("consequences"), "%q is not one of %s%s", s, strings.Join(names, ", "), decode.Suggestion(s, names))
-			continue
-		}
-		list = append(list, sdk.Consequence(i+1))
-	}
-	return list
 }
 
 // request compiles method, path, headers and body. With an empty byDefault the

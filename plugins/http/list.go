@@ -41,8 +41,8 @@ type listing struct {
 }
 
 func (r *read) viewName(op *operation) string {
-	if r.view != "" {
-		return r.view
+	if r.terms.View != "" {
+		return r.terms.View
 	}
 	return op.name
 }

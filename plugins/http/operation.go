@@ -1,8 +1,7 @@
 package http
 
 import (
-	"time"
-
+	"github.com/settled-dev/settled/plugins/internal/card"
 	"github.com/settled-dev/settled/sdk"
 )
 
@@ -19,7 +18,7 @@ type operation struct {
 	postcondition *test
 	precondition  *precondition
 	reversal      sdk.ReversalKind
-	dedupe        *dedupe
+	dedupe        sdk.Idempotency
 	consequences  []sdk.Consequence
 	sensitive     []string
 	humanOnly     bool
@@ -64,15 +63,12 @@ const (
 // read is the authoritative read of an operation.
 type read struct {
 	request
-	view                               string
 	identify                           identify
 	items, next, none, complete        *program
 	marker, digest, match, objectID    *program
 	state, account, createdAt, partial *program
 	guard                              *test
-	consistency                        string
-	lag                                *time.Duration
-	provesAbsence                      bool
+	terms                              card.ReadTerms
 }
 
 // poll asks what became of an accepted operation.
@@ -91,18 +87,6 @@ type snapshot struct {
 type precondition struct {
 	request
 	value, etag *program
-}
-
-// dedupe is what the destination promises about a repeated key.
-type dedupe struct {
-	window           *time.Duration
-	verifiedOn       string
-	replay           sdk.Replay
-	mismatch         sdk.Mismatch
-	keyMaxBytes      uint32
-	scope            string
-	covers           []string
-	cachesRejections bool
 }
 
 // needsPrepare reports whether something must be read or known before the write.

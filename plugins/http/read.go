@@ -81,7 +81,7 @@ func (s *state) readEffect(ctx context.Context, op *operation, r sdk.ReadRequest
 	if err != nil {
 		return result, err
 	}
-	result.Authority, result.Coverage, result.AsOf = op.read.authority(), l.coverage, l.begun
+	result.Authority, result.Coverage, result.AsOf = op.read.terms.Authority(), l.coverage, l.begun
 	result.View = &sdk.View{
 		ID: op.read.viewName(op), FilterSHA256: l.filter, Principal: s.principal,
 		ScannedFrom: unbounded(), ScannedTo: l.begun,
@@ -105,21 +105,10 @@ func (s *state) readEffect(ctx context.Context, op *operation, r sdk.ReadRequest
 	return result, nil
 }
 
-// authority of an answer; whatever is not declared is advisory.
-func (r *read) authority() sdk.Authority {
-	switch r.consistency {
-	case "strong":
-		return sdk.Authoritative
-	case "bounded", "eventual":
-		return sdk.Eventual
-	}
-	return sdk.Advisory
-}
-
 // guard proves, in the same read and with the same credentials, that nothing is hidden.
 func (s *state) guard(ctx context.Context, r *read, sc scope, result *sdk.ReadResponse) error {
 	if r.guard == nil {
-		if r.provesAbsence {
+		if r.terms.ProvesAbsence {
 			result.View.VisibilityProven, result.View.How = true, "assumed"
 		}
 		return nil
@@ -193,7 +182,7 @@ func (s *state) readUndo(ctx context.Context, op *operation, r sdk.ReadRequest) 
 		ScannedFrom: unbounded(), ScannedTo: a.At,
 	}
 	if op.read != nil {
-		result.Authority = op.read.authority()
+		result.Authority = op.read.terms.Authority()
 		if err := s.guard(ctx, op.read, sc, &result); err != nil {
 			return result, fmt.Errorf("guard: %w", err)
 		}

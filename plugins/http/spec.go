@@ -55,17 +55,11 @@ func consequencesOf(method string) []sdk.Consequence {
 }
 
 func (o *operation) idempotency() sdk.Idempotency {
-	i := sdk.Idempotency{Mode: sdk.IdempotencyNone}
-	if d := o.dedupe; d != nil {
-		i = sdk.Idempotency{
-			Mode: sdk.IdempotencyKey, Retention: d.window, SameKeyOtherPayload: d.mismatch, KeyMaxBytes: d.keyMaxBytes,
-			KeyScope: d.scope, CachesRejections: d.cachesRejections, Replay: d.replay, Covers: d.covers, VerifiedOn: d.verifiedOn,
-		}
-	}
+	i := o.dedupe
 	switch {
 	case o.read != nil && o.read.identify == byNatural:
 		i.Mode = sdk.IdempotencyNatural
-	case o.dedupe == nil && o.precondition != nil && o.precondition.etag != nil:
+	case i.Mode == sdk.IdempotencyNone && o.precondition != nil && o.precondition.etag != nil:
 		i.Mode = sdk.IdempotencyConditional
 	}
 	return i
@@ -76,10 +70,9 @@ func (o *operation) readSpec() sdk.ReadSpec {
 		return sdk.ReadSpec{Lookup: sdk.LookupNone, Authority: sdk.Advisory}
 	}
 	lookups := map[identify]sdk.Lookup{byMarker: sdk.LookupByMarker, byNatural: sdk.LookupByNaturalID, bySnapshot: sdk.LookupWindow}
-	return sdk.ReadSpec{
-		Lookup: lookups[o.read.identify], Authority: o.read.authority(), MaxLag: o.read.lag,
-		ProvesAbsence: o.read.provesAbsence, View: o.read.viewName(o),
-	}
+	spec := o.read.terms.Spec(lookups[o.read.identify])
+	spec.View = o.read.viewName(o)
+	return spec
 }
 
 // outcomes is the table of answers: the programs as they are written, the lists by code.
@@ -112,10 +105,10 @@ func (o *operation) undoSpec() sdk.ActionSpec {
 	if o.verify == nil {
 		return spec
 	}
+	if o.read != nil {
+		spec.Read = o.read.terms.Spec(sdk.LookupByKey)
+	}
 	spec.Read.Lookup, spec.Read.View = sdk.LookupByKey, spec.Name
 	spec.Postcondition = fmt.Sprintf("%s %s satisfies %s", o.verify.method, o.verify.path.source, o.verify.when.source)
-	if o.read != nil {
-		spec.Read.Authority, spec.Read.MaxLag, spec.Read.ProvesAbsence = o.read.authority(), o.read.lag, o.read.provesAbsence
-	}
 	return spec
 }
