@@ -71,14 +71,14 @@ type Options struct {
 // Who writes: every journal write goes through the journal's one committer.
 // Destinations own their slots, breaker and timers, each under its own lock.
 type Daemon struct {
-	opts    Options
-	log     *slog.Logger
-	db      *sqlite.DB
-	dests   map[string]*destination
-	sched   *scheduler
+	opts  Options
+	log   *slog.Logger
+	db    *sqlite.DB
+	dests map[string]*destination
+	sched *scheduler
 	// followers has its own lock; every write tells it after COMMIT.
 	followers *followers
-	started time.Time
+	started   time.Time
 
 	work     sync.WaitGroup // every goroutine that the daemon started
 	calls    sync.WaitGroup // calls in flight, waited for within the stop budget

@@ -37,11 +37,11 @@ type destination struct {
 
 	mu sync.Mutex
 	// protects following
-	busy   map[string]bool // keys being worked on: claimed and released by the workers
-	ops    map[string]operation
-	desc   sdk.Description
-	sha    string
-	known  bool // desc is filled
+	busy  map[string]bool // keys being worked on: claimed and released by the workers
+	ops   map[string]operation
+	desc  sdk.Description
+	sha   string
+	known bool // desc is filled
 }
 
 func newDestination(d *Daemon, name string, conf *config.Destination, port Port) *destination {
