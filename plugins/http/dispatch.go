@@ -33,6 +33,10 @@ func (a *Adapter) Dispatch(ctx context.Context, r sdk.DispatchRequest) (sdk.Resp
 		defer cancel()
 	}
 	w, sc, req, rejected := s.ready(ctx, op, undo, r)
+	if err := ctx.Err(); err != nil {
+		// Whatever was found wrong may be the deadline's doing.
+		return sdk.Response{Outcome: &sdk.NotExecuted{Basis: sdk.BasisNotSent, Message: err.Error()}}, nil
+	}
 	if rejected != nil {
 		return sdk.Response{Outcome: rejected}, nil
 	}

@@ -66,6 +66,9 @@ func (a *Adapter) Prepare(ctx context.Context, o sdk.Operation) (sdk.Prepared, e
 		return sdk.Prepared{Ready: &sdk.Ready{}}, nil
 	}
 	ready, err := s.prepare(ctx, op, o)
+	if err != nil && ctx.Err() != nil {
+		err = laterError{err} // whatever was found wrong may be the deadline's doing
+	}
 	if err != nil {
 		return s.unprepared(err), nil
 	}
@@ -74,6 +77,9 @@ func (a *Adapter) Prepare(ctx context.Context, o sdk.Operation) (sdk.Prepared, e
 
 // laterError is a fault of the moment: the same Prepare may succeed later.
 type laterError struct{ error }
+
+// Unwrap returns the fault itself.
+func (e laterError) Unwrap() error { return e.error }
 
 func (s *state) unprepared(err error) sdk.Prepared {
 	var later laterError

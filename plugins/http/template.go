@@ -74,9 +74,11 @@ func endOfProgram(s string) int {
 		case '"', '{', '(':
 			open = append(open, c)
 		case '#':
-			if nl := strings.IndexByte(s[i:], '\n'); nl >= 0 {
-				i += nl
+			nl := strings.IndexByte(s[i:], '\n')
+			if nl < 0 {
+				return -1
 			}
+			i += nl
 		case ')':
 			if top() == '(' || top() == 'i' {
 				open = open[:len(open)-1]
