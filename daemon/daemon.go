@@ -78,6 +78,7 @@ type Daemon struct {
 	sched *scheduler
 	// followers has its own lock; every write tells it after COMMIT.
 	followers *followers
+	counters  *counters
 	started   time.Time
 
 	work     sync.WaitGroup // every goroutine that the daemon started
@@ -96,6 +97,12 @@ type Daemon struct {
 	runCtx  context.Context
 	stopRun context.CancelFunc
 }
+
+// errHurry is why a call in flight is given up at a second signal.
+var errHurry = errors.New("the operator asked twice to stop")
+
+// Hurry ends the drain now: what is in flight is parked as unknown.
+func (d *Daemon) Hurry() { d.stopCall(errHurry) }
 
 // errStopBudget is why a call in flight is given up at a stop.
 var errStopBudget = errors.New("the stop budget is over")
@@ -119,6 +126,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		}
 		d.dests[name] = newDestination(d, name, conf, port)
 	}
+	d.counters = newCounters(sortedKeys(d.dests))
 	sched, err := newScheduler(d, o.Settings)
 	if err != nil {
 		return nil, err

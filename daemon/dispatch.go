@@ -333,6 +333,7 @@ func (s *destination) watchEnd(key, attempt string, op operation, err error) {
 // count feeds the breaker with what an answer says of the destination's health.
 func (s *destination) count(ans journal.Answer, r sdk.Response) {
 	at := time.Now()
+	s.d.counters.attempt(s.name, ans.Class)
 	switch ans.Class {
 	case journal.AnswerUnknown, journal.AnswerNotSent:
 		if s.breaker.failed(at) {

@@ -24,7 +24,7 @@ type operation struct {
 
 // resolve joins what the operator wrote with what the adapter declares.
 func resolve(eff config.Effective, spec sdk.ActionSpec, adapterSHA, policySHA string) operation {
-	declared := declaredOf(spec)
+	declared := Declared(spec)
 	eff = eff.WithDeclared(declared)
 	p := journal.Policy{
 		SHA256: policySHA, Contract: contractOf(spec, adapterSHA),
@@ -93,7 +93,8 @@ func consistencyOf(a sdk.Authority, lag *time.Duration) journal.Consistency {
 	return journal.ConsistencyNone
 }
 
-func declaredOf(spec sdk.ActionSpec) config.Declared {
+// Declared is what the adapter's action says that the configuration must agree with.
+func Declared(spec sdk.ActionSpec) config.Declared {
 	d := config.Declared{MaxProcessing: spec.LateEffectBound, Lag: spec.Read.MaxLag}
 	d.Irreversible = spec.Reversal.Kind == sdk.Irreversible || spec.Reversal.Kind == sdk.ReversalUnspecified
 	if spec.Read.Authority == sdk.Authoritative && d.Lag == nil {

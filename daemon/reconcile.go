@@ -122,7 +122,7 @@ func (s *destination) read(ctx context.Context, e journal.Effect, op operation, 
 }
 
 func (s *destination) recordReading(e journal.Effect, op operation, reading journal.Reading, resp sdk.ReadResponse) (journal.Effect, error) {
-	trip := false
+	trip, verdict := false, journal.Verdict("")
 	out, err := s.d.record(e.Key, func(tx *sqlite.Tx, cur journal.Effect) (journal.Effect, error) {
 		if ev, ok := evidenceOf("read", reading.View, journal.FromRead, "", resp.Evidence, reading.EndedAt); ok {
 			digest, err := tx.PutEvidence(e.Key, ev)
@@ -131,34 +131,31 @@ func (s *destination) recordReading(e journal.Effect, op operation, reading jour
 			}
 			reading.Evidence = digest
 		}
-		next, err := tx.Apply(cur, journal.ReadDone{Reading: reading}, s.d.env(op.policy, by(reading.Source)))
+		ch, err := tx.Change(cur, journal.ReadDone{Reading: reading}, s.d.env(op.policy, by(reading.Source)))
 		var illegal *journal.IllegalError
 		if errors.As(err, &illegal) && cur.Seq != e.Seq {
 			return cur, nil // it was settled while we read: the read is not needed any more
 		}
-		trip = err == nil && tripped(op.policy, cur.Finding, next.Finding)
-		return next, err
+		if err != nil {
+			return cur, err
+		}
+		trip = ch.TripBreaker
+		if n := len(ch.Reconciliations); n > 0 {
+			verdict = ch.Reconciliations[n-1].Verdict
+		}
+		return ch.Effect, nil
 	})
 	if trip {
 		s.breaker.force(time.Now())
 		s.d.log.Error("breaker open by finding", "destination", s.name, "key", e.Key, "finding", out.Finding)
 	}
+	if err == nil && verdict != "" {
+		s.d.counters.read(s.name, verdict)
+	}
 	if err == nil && out.Phase == journal.NeedsHuman {
 		s.d.log.Warn("needs a person", "key", out.Key, "owner", out.Owner, "finding", out.Finding)
 	}
 	return out, err
-}
-
-func tripped(p journal.Policy, before, after journal.Finding) bool {
-	if before == after {
-		return false
-	}
-	for _, f := range p.TripBreaker {
-		if f == after {
-			return true
-		}
-	}
-	return false
 }
 
 // ask1 asks the adapter what the destination holds of one effect.
