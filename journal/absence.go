@@ -3,6 +3,8 @@ package journal
 import (
 	"fmt"
 	"time"
+
+	"github.com/settled-dev/settled/journal/mutant"
 )
 
 // Clause is one condition of the absence guard.
@@ -80,7 +82,7 @@ func ProveAbsence(e Effect, r Reading, p Policy) Lackings {
 	case r.BegunAt.Before(processingOver(e, p)):
 		lack(ClauseClosed, "an unanswered request may still take effect until %s", clock(processingOver(e, p)))
 	}
-	if !strong && closed && bounded && r.BegunAt.Before(settle) {
+	if settle = settle.Add(extraLag(r, p)); !strong && closed && bounded && r.BegunAt.Before(settle) {
 		lack(ClauseSettled, "seen before %s, when the view may still lag", clock(settle))
 	}
 	if r.Outage {
@@ -91,8 +93,10 @@ func ProveAbsence(e Effect, r Reading, p Policy) Lackings {
 	}
 	if e.Positive.stands() {
 		lack(ClausePositive, "there is evidence that it happened (%s at %s)", e.Positive.What, clock(e.Positive.At))
+	} else if e.Positive != nil && e.Positive.Accepted {
+		lack(ClausePositive, "it was accepted once: only the destination's own record of the operation proves absence")
 	}
-	if !agree(e, r, p, strong) {
+	if !agree(e, r, p, strong, settle) {
 		lack(ClauseAgree, "a second agreeing read is needed")
 	}
 	return l
@@ -106,8 +110,8 @@ func cannotProve(e Effect, r Reading, p Policy) string {
 		return "this view is not declared able to prove absence (proves_absence)"
 	case p.Consistency == ConsistencyNone || r.Consistency == ConsistencyNone:
 		return "the view is advisory"
-	case p.Consistency == ConsistencyEventual && p.Grace.Lag == nil, r.Consistency == ConsistencyEventual && p.Grace.Lag == nil:
-		return "the view is eventual and nobody declared its lag (grace.lag)"
+	case (p.Consistency != ConsistencyStrong || r.Consistency == ConsistencyEventual) && p.Grace.Lag == nil:
+		return "the view may lag and nobody declared by how much (grace.lag)"
 	case r.View == "":
 		return "the read did not name its view"
 	case !p.KeyedLookup && !p.SnapshotDiff:
@@ -118,29 +122,50 @@ func cannotProve(e Effect, r Reading, p Policy) string {
 
 // notCovered is clause 2. A read that does not say what it scanned proves nothing.
 func notCovered(e Effect, r Reading, p Policy) string {
-	from := e.FirstSent().Add(-p.Grace.Skew)
+	first := e.FirstSent()
+	from := first.Add(-p.Grace.Skew)
 	switch {
 	case !r.Complete:
 		return "the read did not reach the last page, or was limited"
 	case r.ScannedTo.IsZero() || r.ScannedTo.Before(r.BegunAt):
 		return "the read does not cover the time up to now"
+	case first.IsZero() && !r.ScannedFrom.IsZero():
+		return "nobody knows when the first send was, and the read does not cover all time"
 	case r.ScannedFrom.After(from):
 		return "the read starts after the first send (" + clock(from) + ")"
 	}
 	return ""
 }
 
-// agree is clause 5. The remembered first read already met every other clause.
-func agree(e Effect, r Reading, p Policy, strong bool) bool {
-	if strong && p.Grace.MaxProcessing != nil && *p.Grace.MaxProcessing == 0 {
+// agree is clause 5. The remembered first read already met every other clause
+// when it was made; here it is held against the grace as it is now, which an
+// answer that came late may have moved.
+func agree(e Effect, r Reading, p Policy, strong bool, settle time.Time) bool {
+	if strong && p.Grace.MaxProcessing != nil && (*p.Grace.MaxProcessing == 0 || mutant.NoGrace) {
 		return true
 	}
 	if e.Doubt == nil || e.Doubt.FirstAbsent == nil {
 		return false
 	}
 	f := e.Doubt.FirstAbsent
-	return f.View == r.View && f.FilterSHA256 == r.FilterSHA256 && f.Subject == r.Principal &&
-		!r.BegunAt.Before(f.EndedAt.Add(lagOf(r, p)))
+	if f.BegunAt.Before(processingOver(e, p)) || (!strong && f.BegunAt.Before(settle)) {
+		return false
+	}
+	return agreesWith(*f, r) && !r.BegunAt.Before(later(f.BegunAt, f.EndedAt).Add(lagOf(r, p)))
+}
+
+// lastClosed is when the last call of the effect ended on our side; zero when none was made.
+func lastClosed(e Effect) time.Time {
+	var last time.Time
+	for _, a := range e.Attempts {
+		last = later(last, a.ClosedAt)
+	}
+	return last
+}
+
+// extraLag is by how much an answer says that its view lags more than the policy declares.
+func extraLag(r Reading, p Policy) time.Duration {
+	return max(0, lagOf(r, p)-declaredLag(p))
 }
 
 func allClosed(e Effect) bool {
@@ -153,17 +178,22 @@ func allClosed(e Effect) bool {
 }
 
 func lagOf(r Reading, p Policy) time.Duration {
-	lag := time.Duration(0)
-	if p.Grace.Lag != nil {
-		lag = *p.Grace.Lag
-	}
+	lag := declaredLag(p)
 	if r.Lag != nil && *r.Lag > lag {
 		lag = *r.Lag
 	}
-	if p.Consistency == ConsistencyEventual && p.Grace.Lag == nil && lag < 5*time.Minute {
-		lag = 5 * time.Minute
-	}
 	return lag
+}
+
+// declaredLag is the lag of the policy, or the floor of a view that lags by an undeclared time.
+func declaredLag(p Policy) time.Duration {
+	switch {
+	case p.Grace.Lag != nil:
+		return *p.Grace.Lag
+	case p.Consistency != ConsistencyStrong:
+		return 5 * time.Minute // it cannot prove absence anyway
+	}
+	return 0
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000Z") }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -34,7 +35,11 @@ type Change struct {
 // that names both and leaves the effect as it was. The only other error is
 // *[GateError], when a send is refused.
 func Apply(e Effect, ev Event, env Env) (Change, error) {
-	b := &builder{e: e.clone(), env: env, ev: ev, from: e}
+	if ev == nil {
+		return Change{}, &IllegalError{Phase: e.Phase, Event: "none", Why: "there is no event"}
+	}
+	whole := e.clone().whole()
+	b := &builder{e: whole, env: env, ev: ev, from: whole.clone()}
 	if err := ev.apply(b); err != nil {
 		return Change{}, err
 	}
@@ -76,7 +81,10 @@ func (b *builder) move(n int, to Phase) error {
 	switch to {
 	case Acknowledged:
 	case Verifying:
-		b.e.Ack, b.e.Doubt = nil, nil
+		b.e.Ack = nil
+		if d := b.e.Doubt; d != nil { // its budget goes on if the hope fails; its reads do not
+			d.FirstAbsent, d.NextReadAt, d.LeaseUntil = nil, time.Time{}, time.Time{}
+		}
 	case Unknown, Reconciling:
 		b.e.Ack, b.e.Verify, b.e.Absence = nil, nil, nil
 	case NeedsHuman:
@@ -157,15 +165,31 @@ func (b *builder) setOutcome(change func(*Outcome)) {
 	}
 }
 
+// last returns the entry that brought the effect into the phase in this change, or nil.
+func (b *builder) last(p Phase) *Entry {
+	if b.e.Phase != p {
+		return nil
+	}
+	for i := len(b.ch.Entries) - 1; i >= 0; i-- {
+		if x := &b.ch.Entries[i]; x.Transition != 0 {
+			return x
+		}
+	}
+	return nil
+}
+
 // finish derives what is never set by hand: due work, holds, the sequence number.
 func (b *builder) finish() (Change, error) {
 	e := &b.e
 	e.Seq = b.from.Seq + 1
 	e.DueAt, e.Due = due(*e, b.env)
 	if b.put != nil {
-		e.DueAt, e.Due = b.put.place(*e)
+		e.DueAt, e.Due = b.put.place(*e, b.env.Now)
 	}
 	b.contain()
+	if x := b.last(Failed); x != nil && x.owned() && !e.Review.Live() {
+		return Change{}, fmt.Errorf("journal: %s would leave the failed %s without an owner", b.ev.Kind(), e.Key)
+	}
 	for i := range e.Attempts {
 		if b.touched[i] {
 			b.ch.Attempts = append(b.ch.Attempts, e.Attempts[i])
@@ -186,8 +210,8 @@ func (b *builder) contain() {
 	want := ""
 	if e.Phase.HoldsKey() {
 		f := e.Finding
-		if e.Phase == Unknown || e.Phase == Reconciling {
-			f = FindingUnknown
+		if (e.Phase == Unknown || e.Phase == Reconciling) && !f.Contradicted() {
+			f = FindingUnknown // what is being read again stays as contained as it was
 		}
 		if kind, ok := b.env.Policy.Contain[f]; ok && kind != ScopeKey {
 			want = ScopeOf(kind, *e)
@@ -212,7 +236,9 @@ func sameReview(a, b *Review) bool {
 		return a == b
 	}
 	return a.State == b.State && a.Owner == b.Owner && a.DueAt.Equal(b.DueAt) && a.Finding == b.Finding &&
-		a.Overdue == b.Overdue && a.Severity == b.Severity && a.Kind == b.Kind && len(a.Candidates) == len(b.Candidates)
+		a.Overdue == b.Overdue && a.Severity == b.Severity && a.Kind == b.Kind && a.OpenedAt.Equal(b.OpenedAt) &&
+		slices.Equal(a.Missing, b.Missing) && slices.Equal(a.Allowed, b.Allowed) &&
+		slices.EqualFunc(a.Candidates, b.Candidates, func(x, y Match) bool { return x.ObjectID == y.ObjectID && x.State == y.State })
 }
 
 // due says what is owed next and when.
@@ -221,11 +247,9 @@ func due(e Effect, env Env) (time.Time, DueKind) {
 	case Prepared:
 		return e.Deadline, DueExpire
 	case Authorized:
-		return later(later(e.NextSend, e.NotBefore), e.SubmittedAt), DueDispatch
+		return earliest(later(later(e.NextSend, e.NotBefore), e.SubmittedAt), e.Deadline), DueDispatch
 	case Dispatching:
-		if a := e.Last(); a != nil {
-			return a.Deadline.Add(env.Policy.Grace.Linger + env.Policy.RecordReserve), DueCall
-		}
+		return callOver(e, env), DueCall
 	case Acknowledged:
 		return earliest(e.Ack.NextRead, e.Ack.Deadline), DueRead
 	case Verifying:
@@ -238,6 +262,15 @@ func due(e Effect, env Env) (time.Time, DueKind) {
 		return env.Now, DueResend
 	}
 	return dueOfReview(e)
+}
+
+// callOver is the longest that the newest call can stay open on our side.
+func callOver(e Effect, env Env) time.Time {
+	a := e.Last()
+	if a == nil {
+		return env.Now
+	}
+	return a.Deadline.Add(env.Policy.Grace.Linger + env.Policy.RecordReserve)
 }
 
 // dueOfReview is the later life of an effect that a person has: reads while
@@ -264,6 +297,10 @@ func limbo(e Effect) string {
 	case Unknown:
 		if e.Doubt == nil || e.Doubt.NextReadAt.IsZero() || e.Doubt.ResolveBy.IsZero() {
 			return "unknown without next_read_at or resolve_by"
+		}
+	case Repairing:
+		if !e.repairOpen() {
+			return "repairing without an open repair"
 		}
 	case NeedsHuman:
 		if !e.Review.Live() || e.Review.Owner == "" || e.Review.DueAt.IsZero() {

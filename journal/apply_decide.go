@@ -13,6 +13,11 @@ func (ev Decision) apply(b *builder) error {
 	b.entry("decision", func(x *Entry) {
 		x.Evidence = ev.Evidence
 		x.Because = string(ev.Decision) + ": " + b.env.By.Because
+		for _, also := range [][2]string{{"record", ev.Record}, {"no bound", ev.NoBound}, {"second person", ev.Approver}, {"residual", ev.Residual}} {
+			if also[1] != "" {
+				x.Because += "; " + also[0] + ": " + also[1]
+			}
+		}
 	})
 	switch ev.Decision {
 	case DecideAssign, DecideClaim, DecideKeepWaiting:
@@ -50,10 +55,10 @@ func (b *builder) mayDecide() bool {
 	switch b.from.Phase {
 	case Unknown, NeedsHuman, ConfirmedAbsent:
 		return true
-	case Reconciling, Failed:
-		return b.e.Review.Live()
+	case New:
+		return false
 	}
-	return false
+	return b.e.Review.Live()
 }
 
 func (b *builder) decideReview(ev Decision) error {
@@ -99,7 +104,7 @@ func (b *builder) decideRead() error {
 
 // decideHappened is 30: a person names the object. It is still read back where a read exists.
 func (b *builder) decideHappened(ev Decision) error {
-	if ev.Object == "" {
+	if ev.Object == "" && (ev.Decision != DecideComplete || ev.Evidence == "") {
 		return b.illegal("name the object (--object)")
 	}
 	if err := b.move(30, Verifying); err != nil {
@@ -107,7 +112,10 @@ func (b *builder) decideHappened(ev Decision) error {
 	}
 	b.about("", ev.Evidence)
 	b.e.Finding = FindingAccepted
-	b.e.Positive = &Positive{At: b.env.Now, What: "a person named object " + ev.Object}
+	b.e.Positive = &Positive{
+		At: b.env.Now, What: "a person named object " + orElse(ev.Object, "(none: done by hand)"),
+		Accepted: b.e.Positive != nil && b.e.Positive.Accepted,
+	}
 	b.setOutcome(func(o *Outcome) {
 		o.ObjectID, o.Source, o.Evidence, o.Attested = ev.Object, string(FromPerson), ev.Evidence, !b.env.Policy.HasRead
 	})
@@ -133,15 +141,17 @@ func (b *builder) decideAbsent(ev Decision) error {
 		return b.illegal("evidence is needed: what was looked at, how and when (--evidence)")
 	case ev.Then != "retry" && ev.Then != "close":
 		return b.illegal("say what follows (--then retry or --then close)")
-	case !allClosed(b.e):
-		return b.illegal("a call is still open; look again when it is closed")
+	case looked.After(b.env.Now):
+		return b.illegal("it cannot have been looked at in the future")
+	case !allClosed(b.e) || looked.Before(lastClosed(b.e)):
+		return b.illegal("a call is or was still open; look again when it is closed")
 	case bounded && looked.Before(settle):
 		return b.illegal("a late request may still land; look again after " + clock(settle))
 	case !bounded && b.e.MayHaveBeenSent() && ev.NoBound == "":
 		return b.illegal("nobody declared how late a request can land; say why nothing can land any more (--no-bound)")
 	case b.e.Positive != nil && b.e.Positive.Accepted && ev.Record == "":
 		return b.illegal("it was accepted: name the destination's operation record (--record)")
-	case b.env.Policy.Reversibility == IrreversibleOp && ev.Then == "retry" && (ev.Approver == "" || ev.Approver == b.env.By.Actor):
+	case b.env.Policy.Reversibility == IrreversibleOp && (ev.Approver == "" || ev.Approver == b.env.By.Actor):
 		return b.illegal("the operation is irreversible: a second person must agree (--approver)")
 	case b.e.Positive != nil && b.e.Positive.At.After(looked):
 		return b.illegal("there is newer evidence that it happened (" + b.e.Positive.What + " at " + clock(b.e.Positive.At) + ")")
@@ -162,8 +172,9 @@ func (b *builder) decideAbsent(ev Decision) error {
 	return b.resend(true)
 }
 
-// closeAbsent is 25 by a person: it ends without another owner being asked.
-func (b *builder) closeAbsent(reason string) error { return b.fail(25, reason, false, "") }
+// closeAbsent is 25 by a person. The owner still learns that it did not happen,
+// and may retry it (37) or close the review: only a cancel and a rejection end without one.
+func (b *builder) closeAbsent(reason string) error { return b.fail(25, reason, true, "") }
 
 // decideFailed is 37 or the end of the review of a failed effect; of a
 // confirmed absence it is 24 or 25.
@@ -223,6 +234,9 @@ func (b *builder) decideAbandon(ev Decision) error {
 		return err
 	}
 	b.about("", ev.Evidence)
+	if ev.Residual != "" {
+		b.e.Reason = "residual: " + ev.Residual
+	}
 	b.closeReview(DecideAbandon)
 	return nil
 }

@@ -47,6 +47,9 @@ func (b *builder) record(n int, to Phase, a Attempt) error {
 	if b.e.Budget.ElapsedFrom.IsZero() {
 		b.e.Budget.ElapsedFrom = b.env.Now
 	}
+	if n == 4 && !b.e.Positive.stands() {
+		b.e.Positive = nil // what was rebutted spoke of an earlier call
+	}
 	b.e.Finding = FindingUnknown
 	return nil
 }
@@ -56,19 +59,36 @@ func (ev Answer) apply(b *builder) error {
 	if a == nil {
 		return b.illegal("no attempt " + ev.Attempt)
 	}
-	if a.State == AttemptSent && b.from.Phase == Dispatching {
-		return b.answered(a, ev)
-	}
-	if a.State == AttemptSent && b.from.Phase == Reconciling && a.Replay {
-		return b.replayed(a, ev)
-	}
-	if (a.State == AttemptTimedOut || a.State == AttemptLost) && !b.from.Phase.Closed() && b.from.Phase != Dispatching {
-		return b.lateAnswer(a, ev)
-	}
-	if (a.State == AttemptTimedOut || a.State == AttemptLost) && b.from.Phase.Closed() {
-		return b.lateAnswer(a, ev)
+	ev = ev.whole(b.env.Now)
+	wasSent := a.State == AttemptSent
+	switch a.State {
+	case AttemptSent:
+		if b.from.Phase == Dispatching {
+			return b.answered(a, ev)
+		}
+		if b.from.Phase == Reconciling && a.Replay {
+			return b.replayed(a, ev)
+		}
+		// settled by other evidence while the call was under way
+		a.State = AttemptTimedOut
+		return b.lateAnswer(a, ev, wasSent)
+	case AttemptTimedOut, AttemptLost, AttemptSettledAbsent, AttemptSettledPresent:
+		return b.lateAnswer(a, ev, wasSent)
 	}
 	return b.illegal("the attempt is " + string(a.State))
+}
+
+// whole makes an answer say one thing: what was answered is not open and is no
+// death; a death without a time is a call that may still be open.
+func (ev Answer) whole(now time.Time) Answer {
+	if ev.Class != AnswerUnknown {
+		ev.Open, ev.Death = false, false
+	}
+	if ev.At.IsZero() {
+		ev.Open = ev.Open || ev.Death
+		ev.At = now
+	}
+	return ev
 }
 
 // answered maps an answer to its transition. One exhaustive switch; anything
@@ -80,10 +100,16 @@ func (b *builder) answered(a *Attempt, ev Answer) error {
 		return b.committed(a, ev)
 	case AnswerAccepted:
 		return b.accepted(a, ev)
-	case AnswerRejected:
-		if ev.Conflict {
+	case AnswerRejected, AnswerNotExecuted, AnswerNotSent:
+		switch {
+		case ev.Conflict:
 			return b.unanswered(a, ev, "conflict", "the destination says the place is taken; it may be our own earlier send", true)
+		case b.e.Positive.stands() || b.earlierUnsettled(a): // an earlier send turned out differently meanwhile
+			return b.unanswered(a, ev, "contradiction", "this call had no effect, but there is evidence that an earlier one had", true)
 		}
+	}
+	switch ev.Class {
+	case AnswerRejected:
 		a.State = AttemptRejected
 		b.e.Finding = FindingRejected
 		owner := ""
@@ -104,8 +130,18 @@ func (b *builder) answered(a *Attempt, ev Answer) error {
 	return b.unanswered(a, ev, orElse(ev.Cause, "no_answer"), missingOf(ev), false)
 }
 
+// earlierUnsettled reports whether another attempt may have had an effect (8: every earlier attempt is settled).
+func (b *builder) earlierUnsettled(a *Attempt) bool {
+	for i := range b.e.Attempts {
+		if x := &b.e.Attempts[i]; x != a && !x.State.NoEffect() {
+			return true
+		}
+	}
+	return false
+}
+
 func closeAttempt(a *Attempt, ev Answer) {
-	a.ProviderRequestID = ev.ProviderRequestID
+	a.ProviderRequestID = orElse(ev.ProviderRequestID, a.ProviderRequestID)
 	a.ResponseClass = string(ev.Class)
 	a.Cause, a.Message = ev.Cause, ev.Message
 	if !ev.Open {
@@ -173,8 +209,12 @@ func (b *builder) accepted(a *Attempt, ev Answer) error {
 	if !ev.ExpiresAt.IsZero() && ev.ExpiresAt.Before(deadline) {
 		deadline = ev.ExpiresAt
 	}
-	next := b.env.Now.Add(ev.PollAfter)
-	if ev.PollAfter <= 0 {
+	next := time.Time{} // only the deadline or a webhook, where nothing can be polled
+	switch {
+	case !b.env.Policy.HasRead:
+	case ev.PollAfter > 0:
+		next = b.env.Now.Add(ev.PollAfter)
+	default:
 		next = timetable(b.env.Now, b.env.Policy.Grace.Reads, b.env.Now, b.env.Jitter)
 	}
 	b.e.Ack = &Acknowledgement{Handle: ev.Handle, At: b.env.Now, Deadline: deadline, NextRead: next}
@@ -229,14 +269,18 @@ func (b *builder) unanswered(a *Attempt, ev Answer, cause, missing string, readN
 
 // lateAnswer records an answer that came after its call was given up. It
 // changes the attempt and the finding; by itself it never re-opens writing.
-func (b *builder) lateAnswer(a *Attempt, ev Answer) error {
-	if ev.Class == AnswerUnknown {
+func (b *builder) lateAnswer(a *Attempt, ev Answer, wasSent bool) error {
+	if ev.Class == AnswerUnknown && (ev.Open || !a.ClosedAt.IsZero()) {
+		if wasSent { // at least its call is given up now
+			b.entry("late_answer", func(x *Entry) { x.Attempt, x.Because = a.ID, "no answer, and the effect was settled by other evidence" })
+			return nil
+		}
 		return b.illegal("nothing new")
 	}
-	if !a.ClosedAt.IsZero() && a.Death && ev.At.After(a.ClosedAt) && !ev.Open {
-		ev.At = a.ClosedAt // it was on its way when the process died
+	death := ev.Death
+	if a.Death && !a.ClosedAt.IsZero() {
+		ev.At, death = earliest(a.ClosedAt, ev.At), true // it was on its way when the process died
 	}
-	death := a.Death
 	closeAttempt(a, ev)
 	a.Death = death
 	b.entry("late_answer", func(x *Entry) {
@@ -244,7 +288,7 @@ func (b *builder) lateAnswer(a *Attempt, ev Answer) error {
 	})
 	switch ev.Class {
 	case AnswerCommitted, AnswerAccepted:
-		return b.witness(Witness{What: "late " + string(ev.Class), ObjectID: ev.ObjectID, Source: FromAdapter, Evidence: ev.Evidence})
+		return b.lateSuccess(a, ev)
 	case AnswerRejected:
 		if b.in(Unknown, Reconciling) && !ev.Conflict {
 			b.e.Finding = FindingRejected
@@ -258,19 +302,49 @@ func (b *builder) lateAnswer(a *Attempt, ev Answer) error {
 	return nil
 }
 
+// lateSuccess takes a positive answer that came late. What absence had settled
+// of this attempt is in doubt again.
+func (b *builder) lateSuccess(a *Attempt, ev Answer) error {
+	if a.State == AttemptSettledAbsent {
+		a.State = AttemptTimedOut
+	}
+	err := b.witness(Witness{What: "late " + string(ev.Class), ObjectID: ev.ObjectID, Source: FromAdapter, Evidence: ev.Evidence})
+	if err != nil || ev.Class == AnswerAccepted {
+		if p := b.e.Positive; p != nil {
+			p.Accepted = true
+		}
+		return err
+	}
+	if b.e.Phase == Verifying && b.from.Phase != Verifying && b.env.Policy.Proof == ProofAck {
+		b.setOutcome(func(o *Outcome) { o.Acknowledgement, o.Waived = "committed", true })
+		return b.succeed(15, ev.Evidence)
+	}
+	return nil
+}
+
 func (ev Lost) apply(b *builder) error {
 	a := b.attempt(ev.Attempt)
-	if a == nil || a.State != AttemptSent || b.from.Phase != Dispatching {
+	if a == nil || a.State != AttemptSent {
 		return b.illegal("no open attempt " + ev.Attempt)
 	}
-	a.ResponseClass = "none"
-	return b.unanswered(a, Answer{Attempt: a.ID, Class: AnswerUnknown, At: ev.DeadAt, Death: true, Open: ev.DeadAt.IsZero()},
-		orElse(ev.Cause, "crash"), "the answer: the daemon stopped before it was recorded", false)
+	gone := Answer{Attempt: a.ID, Class: AnswerUnknown, Cause: orElse(ev.Cause, "crash"), At: ev.DeadAt, Death: true, Open: ev.DeadAt.IsZero()}
+	closeAttempt(a, gone)
+	a.ResponseClass, a.Death = "none", true
+	switch {
+	case b.from.Phase == Dispatching:
+		return b.unanswered(a, gone, gone.Cause, "the answer: the daemon stopped before it was recorded", false)
+	case b.from.Phase == Reconciling && a.Replay:
+		return b.replayed(a, gone)
+	}
+	a.State = AttemptLost // settled by other evidence before it was answered
+	b.entry("call_ended", func(x *Entry) { x.Attempt, x.Because = a.ID, gone.Cause })
+	b.refreshSettle()
+	return nil
 }
 
 func (ev CallEnded) apply(b *builder) error {
 	a := b.attempt(ev.Attempt)
-	if a == nil || !a.ClosedAt.IsZero() || a.State == AttemptSent {
+	if a == nil || !a.ClosedAt.IsZero() || a.State == AttemptSent || ev.At.IsZero() {
 		return b.illegal("no overdue call " + ev.Attempt)
 	}
 	a.ClosedAt, a.Death = ev.At, true
@@ -290,11 +364,8 @@ func (ev Witness) apply(b *builder) error {
 // witness takes positive evidence: it moves what was in doubt to verifying,
 // contradicts what was closed as not done, and never opens the gate.
 func (b *builder) witness(ev Witness) error {
-	prior := b.e.Positive
+	prior := b.e.Positive // a rebuttal of older evidence does not rebut this
 	b.e.Positive = &Positive{At: b.env.Now, What: ev.What, Accepted: prior != nil && prior.Accepted}
-	if prior != nil {
-		b.e.Positive.RebuttedAt, b.e.Positive.RebuttedBy = prior.RebuttedAt, prior.RebuttedBy
-	}
 	n := 27
 	switch b.e.Phase {
 	case Acknowledged:
@@ -307,6 +378,9 @@ func (b *builder) witness(ev Witness) error {
 	case Dispatching, Verifying, Repairing:
 		return nil
 	case Succeeded:
+		if b.e.Outcome.ObjectID == "" {
+			b.setOutcome(func(o *Outcome) { o.ObjectID = ev.ObjectID })
+		}
 		if ev.ObjectID == "" || ev.ObjectID == b.e.Outcome.ObjectID {
 			return nil
 		}
@@ -314,7 +388,9 @@ func (b *builder) witness(ev Witness) error {
 	default:
 		return b.contradict(FindingConflicts, ev.What+" after it was closed", []Match{{ObjectID: ev.ObjectID}}, ev.Evidence)
 	}
-	b.reopenAbsent()
+	if !b.e.MayHaveBeenSent() { // else the evidence speaks of the call that is in doubt already
+		b.reopenAbsent()
+	}
 	if err := b.move(n, Verifying); err != nil {
 		return err
 	}
@@ -334,6 +410,7 @@ type doubting struct {
 	cause, missing string
 	readNow        bool
 	last           Phase
+	paused         time.Duration // of after_absence, before the evidence was doubted
 }
 
 // beginDoubt fills what an unknown effect must carry.
@@ -342,7 +419,10 @@ func (b *builder) beginDoubt(d doubting) {
 	b.e.Finding = FindingUnknown
 	doubt := Doubt{
 		Since: now, ReadsFrom: now, LastTransition: d.last, Cause: d.cause, Missing: []string{d.missing},
-		ResolveBy: now.Add(p.ReconcileBudget),
+		ResolveBy: now.Add(p.ReconcileBudget), Paused: d.paused, Taken: b.e.Review.Live(),
+	}
+	if old := b.e.Doubt; old != nil && d.last == Verifying && d.cause != "restore" { // hope failed: the same doubt goes on
+		doubt.Since, doubt.ResolveBy, doubt.Paused, doubt.Fence = old.Since, old.ResolveBy, old.Paused, old.Fence
 	}
 	if p.DedupeWindow != nil && p.ReplaysFirst {
 		if first := b.e.FirstSent(); !first.IsZero() {
@@ -363,8 +443,9 @@ func (b *builder) refreshSettle() {
 	}
 	d := b.e.Doubt
 	d.SettleNotBefore, _ = SettleNotBefore(b.e, b.env.Policy)
-	if b.in(Unknown, NeedsHuman) {
-		d.NextReadAt = nextRead(*d, b.env.Policy, b.env.Now, b.env.Jitter)
+	// Only bring reads forward. A person's effect is read while nothing is known and a view exists.
+	if b.in(Unknown) || (b.in(NeedsHuman) && b.e.Finding == FindingUnknown && b.env.Policy.HasRead) {
+		d.NextReadAt = earliest(d.NextReadAt, nextRead(*d, b.env.Policy, b.env.Now, b.env.Jitter))
 	}
 }
 
@@ -377,9 +458,9 @@ func (b *builder) orPerson() error {
 }
 
 func (b *builder) beginVerify(object string) {
-	b.e.Verify = &Verification{
-		ObjectID: object, Since: b.env.Now, NextRead: b.env.Now,
-		Deadline: b.env.Now.Add(b.env.Policy.VerifyDeadline),
+	b.e.Verify = &Verification{ObjectID: object, Since: b.env.Now, Deadline: b.env.Now.Add(b.env.Policy.VerifyDeadline)}
+	if b.env.Policy.HasRead {
+		b.e.Verify.NextRead = b.env.Now
 	}
 }
 
@@ -400,6 +481,9 @@ func (b *builder) succeed(n int, evidence string) error {
 
 // contradict is transition 35.
 func (b *builder) contradict(f Finding, reason string, seen []Match, evidence string) error {
+	if b.e.Phase == Failed && f.Contradicted() {
+		b.reopenAbsent() // it is not so sure any more that those calls did nothing
+	}
 	if err := b.move(35, NeedsHuman); err != nil {
 		return err
 	}

@@ -17,9 +17,10 @@ func (ev Submit) apply(b *builder) error {
 			return err
 		}
 		b.why("the journal was restored from a backup and does not know this key")
-		b.e.Positive = nil
+		b.e.Authority = ptrCopy(ev.Authority)
+		b.presume(ev.Attempt, later(ev.DeadAt, ev.Attempt.ClosedAt))
 		b.beginDoubt(doubting{cause: "restore", missing: "whether a lost journal had already sent this", readNow: true, last: New})
-		return nil
+		return b.orPerson()
 	}
 	if err := b.move(1, Prepared); err != nil {
 		return err
@@ -49,6 +50,9 @@ func (ev Authorize) apply(b *builder) error {
 func (ev Refuse) apply(b *builder) error {
 	if b.from.Phase != Prepared {
 		return b.illegal("")
+	}
+	if ev.Human && b.env.By.Kind != Human {
+		return b.illegal("only a person rejects; an invalid effect gets an owner")
 	}
 	return b.fail(3, ev.Reason, !ev.Human, "")
 }
@@ -94,27 +98,44 @@ func (ev Outage) apply(b *builder) error {
 		return err
 	}
 	b.why(ev.Reason)
+	b.e.Authority = nil // nothing is sent afterwards unless a person grants it anew
 	b.openReview(ReviewException, "", []string{"the destination is down: do it by hand and record it (complete), or wait"}, nil)
 	return nil
 }
 
 func (ev Defer) apply(b *builder) error {
-	if !b.in(Authorized, ConfirmedAbsent) {
+	switch b.from.Phase {
+	case Authorized, ConfirmedAbsent:
+		b.put = &ev
+	case NeedsHuman: // the read that was due cannot be made: the review's own clock remains
+		d := b.e.Doubt
+		if b.env.Policy.HasRead || d == nil || d.NextReadAt.IsZero() {
+			return b.illegal("no read is to be put off")
+		}
+		d.NextReadAt = time.Time{}
+	default:
 		return b.illegal("")
 	}
-	b.put = &ev
 	return nil
 }
 
-// place says when to look again: at a release at the latest at the deadline, or at the given time.
-func (ev Defer) place(e Effect) (time.Time, DueKind) {
-	until, kind := ev.Until, DueDispatch
-	if e.Phase == ConfirmedAbsent {
-		until, kind = earliest(ev.Until, e.Absence.ValidUntil), DueResend
-	} else if ev.Held {
-		until, kind = earliest(ev.Until, e.Deadline), DueHeld
+// soonest is the shortest time for which work is put off, so that nothing spins.
+const soonest = 100 * time.Millisecond
+
+// place says when to look again: at the given time, and at the latest when the
+// deadline passes or the evidence of absence expires. It is never in the past.
+func (ev Defer) place(e Effect, now time.Time) (time.Time, DueKind) {
+	until, kind := earliest(ev.Until, e.Deadline), DueDispatch
+	switch {
+	case e.Phase == ConfirmedAbsent:
+		kind = DueResend
+		if !e.Absence.Final {
+			until = earliest(until, e.Absence.ValidUntil)
+		}
+	case ev.Held:
+		kind = DueHeld
 	}
-	return until, kind
+	return later(until, now.Add(soonest)), kind
 }
 
 // fail ends the effect as known to have had no effect. Unless a person chose

@@ -2,6 +2,8 @@ package journal
 
 import (
 	"time"
+
+	"github.com/settled-dev/settled/journal/mutant"
 )
 
 func (ev Overdue) apply(b *builder) error {
@@ -55,6 +57,10 @@ func (ev LeaseEnd) apply(b *builder) error {
 	if b.from.Phase != Reconciling {
 		return b.illegal("")
 	}
+	if a := b.e.Last(); a != nil && a.Replay && a.State == AttemptSent { // the lease was that of a replay
+		b.touch(len(b.e.Attempts) - 1)
+		return b.replayed(a, Answer{Attempt: a.ID, Class: AnswerUnknown, At: b.env.Now, Open: true, Cause: "timeout"})
+	}
 	return b.backToDoubt("the read was not recorded before its lease ended", nil)
 }
 
@@ -62,7 +68,7 @@ func (ev LeaseEnd) apply(b *builder) error {
 func (b *builder) backToDoubt(why string, seen []Match) error {
 	d := b.e.Doubt
 	d.LeaseUntil = time.Time{}
-	over := !b.env.Now.Before(d.ResolveBy)
+	over := !b.env.Now.Before(d.ResolveBy) // 22 wins over 19
 	if d.Taken || over {
 		if err := b.move(22, NeedsHuman); err != nil {
 			return err
@@ -71,7 +77,7 @@ func (b *builder) backToDoubt(why string, seen []Match) error {
 		d.Taken = true
 		d.ResolveBy = later(d.ResolveBy, b.env.Now)
 		b.keepReading()
-		if !b.e.Finding.Contradicted() {
+		if !b.e.Finding.Contradicted() && len(b.e.Attempts) > 0 {
 			b.e.Finding = FindingUnknown
 		}
 		missing := d.Missing
@@ -94,12 +100,12 @@ func (b *builder) backToDoubt(why string, seen []Match) error {
 	return nil
 }
 
-// keepReading leaves the timetable running while a person has the effect.
+// keepReading leaves the timetable running while a person has the effect, where there is something to read.
 func (b *builder) keepReading() {
 	d := b.e.Doubt
-	d.NextReadAt = timetable(d.ReadsFrom, b.env.Policy.Grace.Reads, b.env.Now, b.env.Jitter)
-	if d.SettleNotBefore.After(b.env.Now) && d.SettleNotBefore.Before(d.NextReadAt) {
-		d.NextReadAt = d.SettleNotBefore
+	d.NextReadAt = time.Time{}
+	if b.env.Policy.HasRead {
+		d.NextReadAt = nextRead(*d, b.env.Policy, b.env.Now, b.env.Jitter)
 	}
 }
 
@@ -118,11 +124,7 @@ func (b *builder) escalate(reason string) error {
 	b.why(reason)
 	d.Taken = true
 	b.e.Doubt = &d
-	if b.env.Policy.HasRead {
-		b.keepReading()
-	} else {
-		b.e.Doubt.NextReadAt = time.Time{}
-	}
+	b.keepReading()
 	b.e.Finding = FindingUnknown
 	b.openReview(ReviewAmbiguity, "", append([]string{reason}, d.Missing...), nil)
 	return nil
@@ -134,13 +136,11 @@ func (ev ReadAgain) apply(b *builder) error {
 	case b.in(Unknown, NeedsHuman) && d != nil && !d.NextReadAt.IsZero():
 		d.ReadsFrom, d.Reads = b.env.Now, 0
 		b.refreshSettle()
-		if !ev.At.IsZero() {
-			d.NextReadAt = ev.At
-		}
-	case b.from.Phase == Verifying:
-		b.e.Verify.NextRead = later(ev.At, b.env.Now)
-	case b.from.Phase == Acknowledged:
-		b.e.Ack.NextRead = later(ev.At, b.env.Now)
+		d.NextReadAt = earliest(d.NextReadAt, ev.At)
+	case b.from.Phase == Verifying && b.env.Policy.HasRead:
+		b.e.Verify.NextRead = earliest(b.e.Verify.NextRead, later(ev.At, b.env.Now))
+	case b.from.Phase == Acknowledged && b.env.Policy.HasRead:
+		b.e.Ack.NextRead = earliest(b.e.Ack.NextRead, later(ev.At, b.env.Now))
 	default:
 		return b.illegal("nothing is being read")
 	}
@@ -151,7 +151,9 @@ func (ev ReadAgain) apply(b *builder) error {
 func (ev ReadDone) apply(b *builder) error {
 	r := ev.Reading
 	j := Judge(b.from, r, b.env.Policy)
-	if !b.in(Acknowledged, Verifying, Reconciling, Succeeded, Failed, RolledBack, Compensated, Abandoned) {
+	// In unknown only the destination's own word counts: it comes by webhook, unasked.
+	told := b.from.Phase == Unknown && j.Verdict == VerdictEnded
+	if !told && !b.in(Acknowledged, Verifying, Reconciling, Succeeded, Failed, RolledBack, Compensated, Abandoned) {
 		return b.illegal("no read is expected")
 	}
 	b.recordRead(r, j)
@@ -160,10 +162,52 @@ func (ev ReadDone) apply(b *builder) error {
 		return b.readAcknowledged(r, j)
 	case Verifying:
 		return b.readVerifying(r, j)
+	case Unknown:
+		return b.readUnknown(r)
 	case Reconciling:
 		return b.readReconciling(r, j)
 	}
 	return b.readClosed(r, j)
+}
+
+// readUnknown is 14, or 18 and 21, on the destination's own operation record.
+func (b *builder) readUnknown(r Reading) error {
+	switch {
+	case !endProves(b.e, r, b.env.Policy):
+		return nil // noted; the reads decide
+	case !r.Ended.MayResend:
+		return b.ended(r)
+	}
+	if err := b.move(18, Reconciling); err != nil {
+		return err
+	}
+	return b.absent(21, r.Evidence, "operation_record", r.BegunAt)
+}
+
+// ended is transition 14: the destination's own record says that the operation
+// ran and had no effect. It rebuts what was said before, and settles the calls.
+func (b *builder) ended(r Reading) error {
+	b.e.Finding = FindingRejected
+	b.rebut(orElse(r.Evidence, "operation_record"))
+	b.settle(AttemptSettledAbsent, orElse(r.Evidence, "operation_record"))
+	said := orElse(r.Ended.Message, r.Ended.Code)
+	return b.fail(14, "the destination ended the operation without effect: "+said, true, "")
+}
+
+// endProves reports whether an operation record settles the effect: every call
+// is closed, and where more than one is in doubt, none of them can land any more.
+func endProves(e Effect, r Reading, p Policy) bool {
+	if !allClosed(e) {
+		return false
+	}
+	doubtful := 0
+	for _, a := range e.Attempts {
+		if !a.State.NoEffect() {
+			doubtful++
+		}
+	}
+	over := processingOver(e, p)
+	return doubtful <= 1 || (!over.IsZero() && !r.BegunAt.Before(over))
 }
 
 func (b *builder) recordRead(r Reading, j Judgement) {
@@ -200,17 +244,20 @@ func (b *builder) readAcknowledged(r Reading, j Judgement) error {
 		b.beginVerify(b.e.Outcome.ObjectID)
 		return b.readVerifying(r, j)
 	case VerdictEnded:
-		if r.Ended.MayResend {
+		switch {
+		case !endProves(b.e, r, b.env.Policy): // read on
+		case r.Ended.MayResend:
 			return b.endedMayResend(13, r)
+		default:
+			return b.ended(r)
 		}
-		return b.fail(14, "the destination ended the operation without effect: "+orElse(r.Ended.Message, r.Ended.Code), true, "")
 	}
 	if !b.env.Now.Before(b.e.Ack.Deadline) {
 		return Overdue{}.apply(b.inPlace())
 	}
 	b.e.Ack.Polls++
-	b.e.Ack.NextRead = b.env.Now.Add(r.PollAfter)
-	if r.PollAfter <= 0 {
+	b.e.Ack.NextRead = b.env.Now.Add(max(r.PollAfter, r.RetryAfter))
+	if max(r.PollAfter, r.RetryAfter) <= 0 {
 		b.e.Ack.NextRead = timetable(b.e.Ack.At, b.env.Policy.Grace.Reads, b.env.Now, b.env.Jitter)
 	}
 	return nil
@@ -257,10 +304,13 @@ func (b *builder) readVerifying(r Reading, j Judgement) error {
 		b.wrong(findingOf(j.Verdict), j.Missing, j.Candidates)
 		return nil
 	case VerdictEnded:
-		if r.Ended.MayResend {
+		switch {
+		case !endProves(b.e, r, b.env.Policy): // read on
+		case r.Ended.MayResend:
 			return b.endedMayResend(16, r)
+		default:
+			return b.ended(r)
 		}
-		return b.fail(14, "the destination ended the operation without effect: "+orElse(r.Ended.Message, r.Ended.Code), true, "")
 	}
 	if !b.env.Now.Before(b.e.Verify.Deadline) {
 		return Overdue{}.apply(b.inPlace())
@@ -354,26 +404,31 @@ func (b *builder) readReconciling(r Reading, j Judgement) error {
 	case VerdictAbsent:
 		return b.absent(21, r.Evidence, "read", r.BegunAt)
 	case VerdictEnded:
-		if r.Ended.MayResend {
+		switch {
+		case !endProves(b.e, r, b.env.Policy):
+			d.Missing = []string{"the destination says an operation ended without effect, but a call may still land"}
+		case r.Ended.MayResend:
 			return b.absent(21, r.Evidence, "operation_record", r.BegunAt)
+		default:
+			return b.ended(r)
 		}
-		return b.fail(14, "the destination ended the operation without effect: "+orElse(r.Ended.Message, r.Ended.Code), true, "")
 	}
 	if len(j.Candidates) >= 2 && r.Complete {
 		d.Taken = true
 		return b.backToDoubt("look-alikes without a unique match", j.Candidates)
 	}
-	if j.NoneSeen && b.e.Positive.stands() && pastSettle(b.e, r, b.env.Policy) {
+	if j.Agreed && b.e.Positive.stands() {
 		return b.readWrong(r, FindingConflicts, Judgement{Missing: []string{
 			"complete reads see nothing although there is evidence that it happened (" + b.e.Positive.What + ")",
 		}})
 	}
-	return b.backToDoubt(firstOf(j.Missing), j.Candidates)
-}
-
-func pastSettle(e Effect, r Reading, p Policy) bool {
-	t, ok := SettleNotBefore(e, p)
-	return ok && !r.BegunAt.Before(t)
+	if err := b.backToDoubt(firstOf(d.Missing), j.Candidates); err != nil {
+		return err
+	}
+	if wait := max(r.RetryAfter, r.PollAfter); wait > 0 && !d.NextReadAt.IsZero() {
+		d.NextReadAt = later(d.NextReadAt, b.env.Now.Add(wait))
+	}
+	return nil
 }
 
 func firstOf(list []string) string {
@@ -396,6 +451,9 @@ func (b *builder) countRead(r Reading, j Judgement) {
 		d.ReadFailed = 0
 	}
 	d.LastRead = b.env.Now
+	if j.Verdict != VerdictReadFailed && d.Fence == fenceIntended {
+		d.Fence = fenceRead
+	}
 	switch {
 	case j.Supports:
 		if d.FirstAbsent == nil || !agreesWith(*d.FirstAbsent, r) {
@@ -438,7 +496,7 @@ func (b *builder) absent(n int, evidence, how string, observed time.Time) error 
 	}
 	b.about("", evidence)
 	b.e.Finding = FindingAbsent
-	b.e.Positive = nil
+	b.rebut(orElse(evidence, how))
 	b.settle(AttemptSettledAbsent, evidence)
 	b.e.Absence = &Absence{
 		Ref: orElse(evidence, how), How: how, ObservedAt: observed, Paused: paused,
@@ -447,6 +505,14 @@ func (b *builder) absent(n int, evidence, how string, observed time.Time) error 
 	b.setOutcome(func(o *Outcome) { *o = Outcome{Version: o.Version} })
 	b.closeReview(DecideDidNotHappen)
 	return nil
+}
+
+// rebut marks older positive evidence as answered. It is kept: after an
+// acceptance no empty read is ever believed.
+func (b *builder) rebut(by string) {
+	if p := b.e.Positive; p.stands() {
+		p.RebuttedAt, p.RebuttedBy = later(b.env.Now, p.At), by
+	}
 }
 
 // readClosed is the audit: evidence against what was closed raises it again.
@@ -465,8 +531,8 @@ func (b *builder) readClosed(r Reading, j Judgement) error {
 			b.setOutcome(func(o *Outcome) { o.VerifiedAt, o.Waived, o.Attested = b.env.Now, false, false })
 			b.e.Finding = FindingMatches
 			return nil
-		case b.from.Phase == Abandoned:
-			return nil // its residual finding is known
+		case b.from.Phase == Abandoned, b.from.Phase == Compensated:
+			return nil // its residual finding is known; a compensation leaves the object where it is
 		}
 		return b.contradict(FindingConflicts, "an object exists although this was closed as not done", []Match{*j.Match}, r.Evidence)
 	}
@@ -477,6 +543,12 @@ func (b *builder) readClosed(r Reading, j Judgement) error {
 }
 
 func (ev Resend) apply(b *builder) error {
+	if mutant.UnknownToAuthorized && b.from.Phase == Unknown {
+		b.settle(AttemptSettledAbsent, "mutant")
+		b.rebut("mutant")
+		b.e.Absence = &Absence{Ref: "mutant", How: "mutant", Final: true}
+		return b.resend(true)
+	}
 	if b.from.Phase != ConfirmedAbsent {
 		return b.illegal("")
 	}
@@ -494,10 +566,14 @@ func (b *builder) resend(byPerson bool) error {
 	if why := absenceSpent(b.e, b.env); why != "" && !byPerson {
 		return b.illegal(why)
 	}
-	for _, a := range b.e.Attempts {
-		if !a.State.NoEffect() {
-			return b.illegal("an attempt is not settled")
-		}
+	if !authorityHolds(b.e, b.env) {
+		return b.illegal("the authority has expired; a new one is needed")
+	}
+	if b.e.MayHaveBeenSent() {
+		return b.illegal("an attempt is not settled")
+	}
+	if b.e.Positive.stands() {
+		return b.illegal("there is evidence that it happened (" + b.e.Positive.What + ")")
 	}
 	absence := b.e.Absence
 	if err := b.move(24, Authorized); err != nil {
@@ -526,18 +602,24 @@ func (ev DoubtAbsence) apply(b *builder) error {
 	if b.e.lastSettled() == nil {
 		return b.illegal("there is no absence to doubt")
 	}
-	last := b.e.Phase
+	last, paused := b.e.Phase, time.Duration(0)
+	if b.e.Absence != nil {
+		paused = b.e.Absence.Paused
+	}
 	b.reopenAbsent()
 	if err := b.move(26, Unknown); err != nil {
 		return err
 	}
 	b.why(ev.Reason)
 	b.e.WaitingFor = ""
-	b.beginDoubt(doubting{cause: "absence_expired", missing: orElse(ev.Reason, "fresh evidence of absence"), readNow: true, last: last})
-	return nil
+	b.beginDoubt(doubting{
+		cause: "absence_expired", missing: orElse(ev.Reason, "fresh evidence of absence"), readNow: true, last: last, paused: paused,
+	})
+	return b.orPerson()
 }
 
-// reopenAbsent takes back what absence had settled: those calls are in doubt again.
+// reopenAbsent takes back what absence had settled: those calls are in doubt
+// again. What had released them stays noted.
 func (b *builder) reopenAbsent() {
 	for i := range b.e.Attempts {
 		if b.e.Attempts[i].State == AttemptSettledAbsent {

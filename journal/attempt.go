@@ -1,6 +1,9 @@
 package journal
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // AttemptState is what the wire did on one call.
 type AttemptState string
@@ -80,6 +83,13 @@ type Attempt struct {
 	Message           string
 	Replay            bool // transition 40, the one named exception
 }
+
+// presumed begins the reason of an attempt that nobody saw: a restored journal
+// has to assume that the daemon after the backup made one.
+const presumed = "presumed: "
+
+// Presumed reports whether the attempt is assumed after a restore (41, 42) and not known.
+func (a Attempt) Presumed() bool { return strings.HasPrefix(a.Reason, presumed) }
 
 // LastPossibleSend is the last moment at which this call can have put bytes on
 // the wire: its deadline or its own answer if that came later, and the death

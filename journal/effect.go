@@ -164,7 +164,9 @@ type Positive struct {
 	RebuttedBy string
 }
 
-// Standing evidence: positive and not rebutted by a person.
+// stands reports whether the evidence is not rebutted: by a person, or by the
+// destination's own record of the operation. It is kept when it is, because
+// after an acceptance no empty read is ever believed.
 func (p *Positive) stands() bool { return p != nil && p.RebuttedAt.Before(p.At) }
 
 // Outcome is what is known of the effect at the destination; one per effect, versioned.
@@ -241,6 +243,33 @@ func (e Effect) clone() Effect {
 	e.Attempts = append([]Attempt(nil), e.Attempts...)
 	e.Repairs = append([]Repair(nil), e.Repairs...)
 	return e
+}
+
+// whole fills in the record that a phase must carry and that is missing, as it
+// would be in a damaged row. Everything in it has then run out, which leads to
+// doubt or to a person and never to a write.
+func (e Effect) whole() Effect {
+	switch {
+	case e.Phase == Acknowledged && e.Ack == nil:
+		e.Ack = &Acknowledgement{}
+	case e.Phase == Verifying && e.Verify == nil:
+		e.Verify = &Verification{}
+	case (e.Phase == Unknown || e.Phase == Reconciling) && e.Doubt == nil:
+		e.Doubt = &Doubt{}
+	case e.Phase == ConfirmedAbsent && e.Absence == nil:
+		e.Absence = &Absence{}
+	}
+	return e
+}
+
+// repairOpen reports whether a repair is being done.
+func (e Effect) repairOpen() bool {
+	for _, r := range e.Repairs {
+		if r.State == RepairOpen {
+			return true
+		}
+	}
+	return false
 }
 
 func ptrCopy[T any](p *T) *T {

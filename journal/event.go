@@ -51,6 +51,13 @@ type Event interface {
 type Submit struct {
 	Intent   Intent
 	Restored bool
+
+	// With Restored only. Attempt is the one that has to be presumed; its id may
+	// be empty. DeadAt is when the old daemon was dead, zero = by now. Authority,
+	// when given, lets a proved absence be sent without a person.
+	Attempt   Attempt
+	DeadAt    time.Time
+	Authority *Authority
 }
 
 // Authorize grants authority (2).
@@ -178,8 +185,10 @@ type Decision struct {
 	NewExpires time.Time // retry: the new deadline of the effect
 }
 
-// RepairDone brings the end of a repair (32, 33).
+// RepairDone brings the end of a repair (32, 33). A repair that was frozen is
+// read on; its end comes a second time, while a person has the effect.
 type RepairDone struct {
+	Frozen   bool // it needs a person itself: it may yet turn out either way and is never sent again
 	Repair   string
 	Verified bool
 	Problem  string // why a person is needed; "" = verified
@@ -217,13 +226,16 @@ type ReplaySend struct {
 	Attempt Attempt
 }
 
-// Restore presumes one lost attempt, because the journal came from a backup (41).
+// Restore presumes one lost attempt, because the journal came from a backup
+// (41). An effect that is in doubt or with a person already keeps its phase and
+// gets the presumed attempt all the same: the old daemon may have sent again.
 type Restore struct {
 	Attempt Attempt
 	DeadAt  time.Time // the operator's word that the old daemon is dead; zero until given
 }
 
-// Defer moves the next look at an authorized or absent effect that is held back.
+// Defer moves the next look at an authorized or absent effect that is held
+// back. For an effect that a person has it gives up a read for which no view exists any more.
 type Defer struct {
 	Until time.Time
 	Held  bool

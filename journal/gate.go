@@ -134,6 +134,9 @@ func gateHistory(e Effect, env Env, shut shutter) {
 	}
 }
 
+// approvalRef begins the reference of an authority that a person gave.
+const approvalRef = "approval:"
+
 func gateAuthority(e Effect, a Ask, env Env, shut shutter) {
 	until := env.Now.Add(env.Policy.Timeout)
 	switch {
@@ -141,6 +144,8 @@ func gateAuthority(e Effect, a Ask, env Env, shut shutter) {
 		shut(GateAuthority, "no authority")
 	case !e.Authority.ExpiresAt.After(until):
 		shut(GateAuthority, "authority expires before the call would end")
+	case a.Approval == nil && strings.HasPrefix(e.Authority.Ref, approvalRef):
+		shut(GateAuthority, "the approval that allowed this was not brought to the gate")
 	case a.Approval != nil && !a.Approval.Covers(e.Intent, until):
 		shut(GateAuthority, "the approval no longer covers this")
 	}

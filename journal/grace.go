@@ -1,6 +1,10 @@
 package journal
 
-import "time"
+import (
+	"time"
+
+	"github.com/settled-dev/settled/journal/mutant"
+)
 
 // minSafety is the floor of the safety margin when configuration gives none.
 const minSafety = 10 * time.Second
@@ -16,14 +20,18 @@ func SettleNotBefore(e Effect, p Policy) (t time.Time, ok bool) {
 	if over.IsZero() || p.Grace.MaxProcessing == nil {
 		return time.Time{}, false
 	}
-	var lag time.Duration
-	switch {
-	case p.Grace.Lag != nil:
-		lag = *p.Grace.Lag
-	case p.Consistency != ConsistencyStrong:
-		lag = 5 * time.Minute // floor of an undeclared lag; it cannot prove absence anyway
+	if mutant.NoGrace {
+		return over, true
 	}
-	return over.Add(lag + p.Grace.Skew + p.Grace.Safety), true
+	return over.Add(declaredLag(p) + p.Grace.Skew + safety(p)), true
+}
+
+// safety is the configured margin; without one it follows the lag.
+func safety(p Policy) time.Duration {
+	if p.Grace.Safety > 0 {
+		return p.Grace.Safety
+	}
+	return SafetyOf(declaredLag(p))
 }
 
 // processingOver is when no unanswered request can take effect any more:
@@ -45,8 +53,11 @@ func processingOver(e Effect, p Policy) time.Time {
 			last = t
 		}
 	}
-	if last.IsZero() {
+	switch {
+	case last.IsZero():
 		return last
+	case mutant.NoGrace:
+		return e.FirstSent()
 	}
 	return last.Add(*p.Grace.MaxProcessing)
 }
@@ -61,8 +72,8 @@ func nextRead(d Doubt, p Policy, now time.Time, jitter float64) time.Time {
 		next = d.SettleNotBefore
 	}
 	if f := d.FirstAbsent; f != nil {
-		if again := f.EndedAt.Add(confirmLag(p)); again.Before(next) {
-			next = later(again, now)
+		if again := later(f.EndedAt.Add(confirmLag(p)), now.Add(minPause)); again.Before(next) {
+			next = again
 		}
 	}
 	if d.ResolveBy.After(now) && d.ResolveBy.Before(next) {
@@ -71,13 +82,12 @@ func nextRead(d Doubt, p Policy, now time.Time, jitter float64) time.Time {
 	return next
 }
 
+// minPause is the shortest time between two reads of one doubt.
+const minPause = time.Second
+
 // confirmLag is how long after the first supporting read the second one begins.
 func confirmLag(p Policy) time.Duration {
-	lag := time.Duration(0)
-	if p.Grace.Lag != nil {
-		lag = *p.Grace.Lag
-	}
-	return max(lag, time.Second)
+	return max(declaredLag(p), minPause)
 }
 
 // timetable returns the first offset after now. Without offsets it reads once an hour.

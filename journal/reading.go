@@ -130,11 +130,14 @@ type Judgement struct {
 	Match      *Match   // the one match, when there is one
 	Missing    []string // what was not proved, in words for a person
 	Candidates []Match
-	// Supports says that the reading would support absence: the guard lacks only a second agreeing read.
+	// Supports says that the reading saw nothing where absence would show: the
+	// guard lacks at most a second agreeing read and the rebuttal of positive evidence.
 	Supports bool
 	// NoneSeen says that a complete, permitted read past settle_not_before saw nothing of ours.
 	NoneSeen bool
-	Note     string
+	// Agreed says that two such reads agree.
+	Agreed bool
+	Note   string
 }
 
 // Judge applies the settle table to one reading. It never concludes more than
@@ -143,15 +146,15 @@ func Judge(e Effect, r Reading, p Policy) Judgement {
 	switch {
 	case r.Failed != "":
 		return Judgement{Verdict: VerdictReadFailed, Missing: []string{"the read failed: " + r.Failed}}
-	case r.Ended != nil:
-		return Judgement{Verdict: VerdictEnded, Note: r.Ended.Message}
-	case r.Pending:
-		return Judgement{Verdict: VerdictUnknown, Missing: []string{"the destination says the operation is still running"}}
 	}
 	exact, similar := split(r.Matches, p)
 	switch {
 	case len(exact) > 1:
 		return Judgement{Verdict: VerdictDuplicate, Candidates: exact, Missing: []string{fmt.Sprintf("%d objects carry this key; which one is kept", len(exact))}}
+	case r.Pending:
+		return Judgement{Verdict: VerdictUnknown, Missing: []string{"the destination says the operation is still running"}}
+	case r.Ended != nil && len(exact) == 0:
+		return Judgement{Verdict: VerdictEnded, Note: r.Ended.Message}
 	case len(exact) == 1:
 		return judgeOne(e, r, exact[0], p)
 	case len(similar) > 0:
@@ -215,6 +218,9 @@ func judgeOne(e Effect, r Reading, m Match, p Policy) Judgement {
 func pastLag(e Effect, r Reading, p Policy) bool {
 	lag := lagOf(r, p)
 	var last time.Time
+	if !allClosed(e) {
+		return false // it may still be writing
+	}
 	for _, a := range e.Attempts {
 		if t := a.ClosedAt; t.After(last) {
 			last = t
@@ -226,11 +232,11 @@ func pastLag(e Effect, r Reading, p Policy) bool {
 func judgeNone(e Effect, r Reading, p Policy) Judgement {
 	missing := ProveAbsence(e, r, p)
 	if len(missing) == 0 {
-		return Judgement{Verdict: VerdictAbsent, NoneSeen: true}
+		return Judgement{Verdict: VerdictAbsent, NoneSeen: true, Agreed: true}
 	}
 	j := Judgement{Verdict: VerdictUnknown, Missing: missing.words()}
-	j.Supports = missing.only(ClauseAgree)
-	j.NoneSeen = missing.only(ClauseAgree, ClausePositive)
+	j.Supports = missing.only(ClauseAgree, ClausePositive)
+	j.NoneSeen, j.Agreed = j.Supports, missing.only(ClausePositive)
 	return j
 }
 

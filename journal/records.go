@@ -230,6 +230,12 @@ type Entry struct {
 	Hash         string
 }
 
+// owned reports whether entering failed by this transition needs an owner: only
+// a cancel (36) and a human rejection (3) end without one.
+func (x Entry) owned() bool {
+	return x.To == Failed && x.Transition != 36 && !(x.Transition == 3 && x.ActorKind == Human)
+}
+
 // ActorKind tells people from programs.
 type ActorKind string
 

@@ -28,7 +28,7 @@ func spent(e Effect, env Env) string {
 	switch {
 	case p.Retry.Attempts > 0 && e.Budget.Attempts >= p.Retry.Attempts:
 		return "attempts spent"
-	case p.Retry.Elapsed > 0 && e.Budget.Elapsed(now)-e.waited(now) > p.Retry.Elapsed:
+	case p.Retry.Elapsed > 0 && e.Budget.Elapsed(now)-e.waited(now) >= p.Retry.Elapsed:
 		return "retry time spent"
 	case !e.Deadline.IsZero() && !now.Add(p.Timeout+p.RecordReserve).Before(e.Deadline):
 		return "deadline passed"
@@ -43,7 +43,7 @@ func absenceSpent(e Effect, env Env) string {
 		return "attempts spent"
 	}
 	if last := e.lastSettled(); last != nil && p.Retry.AfterAbsence > 0 {
-		used := now.Sub(last.SentAt)
+		used := now.Sub(absenceFrom(e, *last))
 		if e.Absence != nil {
 			used -= e.Absence.Paused
 		}
@@ -59,10 +59,29 @@ func absenceSpent(e Effect, env Env) string {
 	if !e.Deadline.IsZero() && !now.Add(p.Timeout+p.RecordReserve).Before(e.Deadline) {
 		return "deadline passed"
 	}
-	if e.Authority == nil || !e.Authority.ExpiresAt.After(now.Add(p.Timeout)) {
+	if !authorityHolds(e, env) {
 		return "authority expired"
 	}
 	return ""
+}
+
+// absenceFrom is when after_absence begins to count: at the sending of the
+// settled attempt; for a presumed one at the death of the old daemon; and not
+// before the authority in force was given, because a person who retries gives a new budget.
+func absenceFrom(e Effect, settled Attempt) time.Time {
+	from := settled.SentAt
+	if settled.Presumed() {
+		from = later(from, settled.ClosedAt)
+	}
+	if e.Authority != nil {
+		from = later(from, e.Authority.GrantedAt)
+	}
+	return from
+}
+
+// authorityHolds reports whether the authority lasts for one call from now.
+func authorityHolds(e Effect, env Env) bool {
+	return e.Authority != nil && e.Authority.ExpiresAt.After(env.Now.Add(env.Policy.Timeout))
 }
 
 func (e Effect) lastSettled() *Attempt {

@@ -1,6 +1,10 @@
 package journal
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/settled-dev/settled/journal/mutant"
+)
 
 // Transition is one legal move. The numbers are those of the model.
 type Transition struct {
@@ -66,10 +70,13 @@ func Transitions() []Transition {
 	} {
 		t = append(t, part...)
 	}
+	if mutant.UnknownToAuthorized {
+		t = append(t, Transition{24, Unknown, Authorized})
+	}
 	return t
 }
 
-// legalMoves is Transitions as a set; it is never written after its making.
+// legalMoves is [Transitions] as a set, made once; nothing ever writes to it.
 var legalMoves = func() map[Transition]bool {
 	set := map[Transition]bool{}
 	for _, t := range Transitions() {
