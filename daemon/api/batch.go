@@ -150,6 +150,9 @@ func (b *batch) write(w io.Writer, rc *http.ResponseController) {
 		if broken == nil {
 			broken = enc.Encode(l)
 		}
+		if broken == nil && len(b.order) == 0 { // the next line may be long in coming
+			broken = errors.Join(buf.Flush(), rc.Flush())
+		}
 	}
 	if broken == nil {
 		_ = buf.Flush()
