@@ -28,7 +28,7 @@ type HTTPOptions struct {
 	ProxyURL   string        // forward proxy; empty = none, the environment is never consulted
 	ExtraCAPEM []byte        // trusted beside the system's roots
 	MaxBody    int64         // bytes of a response body; a longer one is an error; 0 = DefaultHTTPMaxBody
-	Timeout    time.Duration // of a call whose context has no earlier deadline; 0 = DefaultHTTPTimeout
+	Timeout    time.Duration // of a call whose context has no deadline; 0 = DefaultHTTPTimeout
 }
 
 // HTTP is the client for destinations that speak HTTP. It differs from
@@ -147,8 +147,11 @@ func (h *HTTP) Read(ctx context.Context, r HTTPRequest) (*HTTPResponse, error) {
 }
 
 func (h *HTTP) do(ctx context.Context, t *http.Transport, r HTTPRequest) (*HTTPResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.timeout)
-	defer cancel()
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, h.timeout)
+		defer cancel()
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, NotSent(err)
 	}

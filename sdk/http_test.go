@@ -227,7 +227,7 @@ func TestTheDeadlineAndACancelAreToldApart(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- struct{}{}; <-release }))
 	defer s.Close()
 	defer close(release)
-	h := client(t, HTTPOptions{Timeout: 50 * time.Millisecond})
+	h := client(t, HTTPOptions{Timeout: 50 * time.Millisecond}) // for want of a deadline
 	_, err := h.Write(t.Context(), post(s.URL))
 	assertUnknown(t, err, CauseTimeout)
 	<-arrived

@@ -337,6 +337,17 @@ func TestAnOperationAcceptedIsPolledToItsEnd(t *testing.T) {
 	as[*sdk.Indeterminate](t, readBack(t, a, poll).Finding)
 }
 
+func TestAPollWithoutPollIsTheOrdinaryReadAndNeverAbsence(t *testing.T) {
+	d := newDesk(t)
+	a := open(t, d.URL, nil)
+	poll := sdk.ReadRequest{Purpose: sdk.PurposePoll, Handle: "k:1", Operation: operation1("k:1")}
+	as[*sdk.Pending](t, readBack(t, a, poll).Finding)
+	send(t, a, operation1("k:1"))
+	if m := found(t, readBack(t, a, poll)); len(m) != 1 {
+		t.Errorf("found %+v", m)
+	}
+}
+
 func TestARollbackNeedsTheStoredPriorState(t *testing.T) {
 	d := newDesk(t)
 	d.tickets = append(d.tickets, map[string]any{"id": "5", "status": "open", "version": 3})

@@ -76,21 +76,44 @@ func (s *state) near(ctx context.Context, rd *read, r sdk.ReadRequest, it item, 
 	if !lost && !rewritten {
 		return nil, nil
 	}
-	if lost && rd.digest == nil && rd.match == nil {
-		return nil, nil // nothing says that it resembles ours
+	if lost {
+		// Who drops the marker may drop the digest too, so either likeness will do.
+		alike, err := s.resembles(ctx, rd, it)
+		if err != nil || !alike {
+			return nil, err
+		}
 	}
 	m, err := s.match(ctx, rd, it, sdk.StrengthSimilar)
 	if err != nil {
 		return nil, err
-	}
-	if lost && m.Agreement != sdk.AgreementSame {
-		return nil, nil
 	}
 	if !m.CreatedAt.IsZero() && !r.DispatchedFrom.IsZero() && m.CreatedAt.Before(r.DispatchedFrom.Add(-nearSkew)) {
 		return nil, nil
 	}
 	m.Differences = append(m.Differences, "/marker")
 	return &m, nil
+}
+
+// resembles reports whether digest or match says that the content is ours.
+func (s *state) resembles(ctx context.Context, rd *read, it item) (bool, error) {
+	effect, _ := it.scope["$effect"].(map[string]any)
+	if rd.digest != nil {
+		value, err := rd.digest.run(ctx, it.value, it.scope)
+		if err != nil {
+			return false, fmt.Errorf("digest: `%s`: %w", rd.digest.source, err)
+		}
+		if text, ok := value.(string); ok && text == effect["digest"] {
+			return true, nil
+		}
+	}
+	if rd.match == nil {
+		return false, nil
+	}
+	same, err := rd.match.runBool(ctx, it.value, it.scope)
+	if err != nil {
+		return false, fmt.Errorf("match: %w", err)
+	}
+	return same, nil
 }
 
 // identifyAll takes every object: the path itself names the identity.

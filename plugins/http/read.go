@@ -94,10 +94,13 @@ func (s *state) readEffect(ctx context.Context, op *operation, r sdk.ReadRequest
 	if err != nil {
 		return result, err
 	}
-	if len(found) == 0 {
-		result.Finding = &sdk.NoneSeen{ScopesSearched: []string{result.View.ID}}
-	} else {
+	switch {
+	case len(found) > 0:
 		result.Finding = &sdk.Found{Matches: found}
+	case r.Purpose == sdk.PurposePoll:
+		result.Finding = &sdk.Pending{Message: "accepted, and not visible yet"}
+	default:
+		result.Finding = &sdk.NoneSeen{ScopesSearched: []string{result.View.ID}}
 	}
 	if op.postcondition != nil && len(found) == 1 && found[0].Strength > sdk.StrengthSimilar {
 		return result, s.checkPostcondition(ctx, op, r, found[0].Object.ID, &result)
@@ -237,7 +240,10 @@ func (s *state) readPoll(ctx context.Context, op *operation, r sdk.ReadRequest) 
 	case !done:
 		result.Finding = &sdk.Pending{PollAfter: sdk.RetryAfter(a.Header, a.At), Message: "still running at the destination"}
 	case op.read != nil:
-		return s.readPolled(ctx, op, r, result)
+		// What is finished but not visible yet is pending, not absent.
+		effect, err := s.readEffect(ctx, op, r)
+		effect.Evidence = append(result.Evidence, effect.Evidence...)
+		return effect, err
 	default:
 		match := sdk.Match{Strength: sdk.StrengthHandle, Agreement: sdk.AgreementNotCompared, Observed: s.document(a.value["body"], sdk.MaxObserved)}
 		if r.Object != nil {
@@ -246,17 +252,6 @@ func (s *state) readPoll(ctx context.Context, op *operation, r sdk.ReadRequest) 
 		result.Finding = &sdk.Found{Matches: []sdk.Match{match}}
 	}
 	return result, nil
-}
-
-// readPolled follows a finished operation with the authoritative read. What is
-// finished but not visible yet is pending, not absent.
-func (s *state) readPolled(ctx context.Context, op *operation, r sdk.ReadRequest, polled sdk.ReadResponse) (sdk.ReadResponse, error) {
-	result, err := s.readEffect(ctx, op, r)
-	result.Evidence = append(polled.Evidence, result.Evidence...)
-	if _, none := result.Finding.(*sdk.NoneSeen); none && err == nil {
-		result.Finding = &sdk.Pending{Message: "the destination says done, but its object is not visible yet"}
-	}
-	return result, err
 }
 
 // denied answers say nothing of the object, whatever a test makes of them.

@@ -267,13 +267,14 @@ func TestALookAlikeThatLostItsMarkerIsNear(t *testing.T) {
 		"marker in other letters":      {ticket("1", "K:1", map[string]any{"digest": "x"}), 1},
 		"marker with a blank":          {ticket("1", " k:1", nil), 1},
 		"another's marker":             {ticket("1", "k:2", nil), 0},
-		"marker lost, another content": {ticket("1", "", map[string]any{"digest": "x"}), 0},
+		"marker lost, another content": {ticket("1", "", map[string]any{"digest": "x", "subject": "y"}), 0},
+		"marker and digest lost":       {ticket("1", "", map[string]any{"digest": nil}), 1},
 		"marker lost, but old":         {ticket("1", "", map[string]any{"created_at": old}), 0},
 	}
 	for name, c := range cases {
 		d := newDesk(t)
 		d.tickets = []map[string]any{c.ticket}
-		r := readBack(t, open(t, d.URL, map[string]any{"create.read.path": "/tickets"}), sdk.ReadRequest{Operation: operation1("k:1"), DispatchedFrom: now, DispatchedTo: now})
+		r := readBack(t, open(t, d.URL, map[string]any{"create.read.path": "/tickets", "create.read.match": ".subject == $payload.subject"}), sdk.ReadRequest{Operation: operation1("k:1"), DispatchedFrom: now, DispatchedTo: now})
 		if finding(r) != "none" || len(r.View.Near) != c.near {
 			t.Errorf("%s: %s, %d near, want %d", name, finding(r), len(r.View.Near), c.near)
 		}
