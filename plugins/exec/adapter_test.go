@@ -189,6 +189,15 @@ func TestLeftoversOfAnAnsweredCommandAreKilledToo(t *testing.T) {
 	assertDead(t, pids, 1)
 }
 
+func TestAGroupIsAliveWhileAMemberCanAct(t *testing.T) {
+	if !groupAlive(syscall.Getpgrp()) {
+		t.Error("our own group counts as dead")
+	}
+	if groupAlive(1 << 30) {
+		t.Error("a group that cannot exist counts as alive")
+	}
+}
+
 // assertDead wants the processes in file to be gone or unreaped.
 func assertDead(t *testing.T, file string, count int) {
 	t.Helper()

@@ -101,12 +101,6 @@ func (i *readItem) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	i.raw = bytes.Clone(b)
-	// A RawMessage field does not see null, but it matters here.
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(b, &keys); err != nil {
-		return err
-	}
-	i.Digest = keys["digest"]
 	return nil
 }
 

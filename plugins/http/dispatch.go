@@ -32,7 +32,7 @@ func (a *Adapter) Dispatch(ctx context.Context, r sdk.DispatchRequest) (sdk.Resp
 		ctx, cancel = context.WithDeadline(ctx, r.Deadline)
 		defer cancel()
 	}
-	w, sc, req, rejected := s.ready(ctx, op, undo, r)
+	sc, req, rejected := s.ready(ctx, op, undo, r)
 	if err := ctx.Err(); err != nil {
 		// Whatever was found wrong may be the deadline's doing.
 		return sdk.Response{Outcome: &sdk.NotExecuted{Basis: sdk.BasisNotSent, Message: err.Error()}}, nil
@@ -46,22 +46,30 @@ func (a *Adapter) Dispatch(ctx context.Context, r sdk.DispatchRequest) (sdk.Resp
 		s.redactOutcome(outcome)
 		return sdk.Response{Outcome: outcome, Evidence: []sdk.Evidence{s.evidence("http.dispatch", req, nil, err.Error())}}, nil
 	}
+	return s.conclude(ctx, op, undo, r.Operation, req, sc, resp), nil
+}
+
+// conclude reads an answer that is here, even when the deadline passed meanwhile.
+func (s *state) conclude(ctx context.Context, op *operation, undo bool, o sdk.Operation, req sdk.HTTPRequest, sc scope, resp *sdk.HTTPResponse) sdk.Response {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), classifyTimeout)
 	defer cancel()
 	answer := newAnswer(resp)
-	sc = sc.with("$response", answer.value)
-	outcome, requestID := s.classify(ctx, op, w, undo, r.Operation, answer, sc)
+	w := op.dispatch
+	if undo {
+		w = op.undo
+	}
+	outcome, requestID := s.classify(ctx, op, w, undo, o, answer, sc.with("$response", answer.value))
 	s.redactOutcome(outcome)
 	return sdk.Response{
 		Outcome: outcome, ProviderRequestID: s.text(requestID, 255),
 		Evidence: []sdk.Evidence{s.evidence("http.dispatch", req, answer, "")},
-	}, nil
+	}
 }
 
 // ready evaluates everything the request needs; a fault rejects, for nothing was sent.
-func (s *state) ready(ctx context.Context, op *operation, undo bool, r sdk.DispatchRequest) (*write, scope, sdk.HTTPRequest, *sdk.Rejected) {
-	reject := func(code string, err error) (*write, scope, sdk.HTTPRequest, *sdk.Rejected) {
-		return nil, nil, sdk.HTTPRequest{}, &sdk.Rejected{Reason: sdk.ReasonValidation, Code: code, Message: s.text(err.Error(), 1024)}
+func (s *state) ready(ctx context.Context, op *operation, undo bool, r sdk.DispatchRequest) (scope, sdk.HTTPRequest, *sdk.Rejected) {
+	reject := func(code string, err error) (scope, sdk.HTTPRequest, *sdk.Rejected) {
+		return nil, sdk.HTTPRequest{}, &sdk.Rejected{Reason: sdk.ReasonValidation, Code: code, Message: s.text(err.Error(), 1024)}
 	}
 	base, err := parseBaseline(r.Baseline)
 	if err != nil {
@@ -87,14 +95,14 @@ func (s *state) ready(ctx context.Context, op *operation, undo bool, r sdk.Dispa
 	}
 	if r.ExpectedRevision != "" {
 		if undo || op.precondition == nil || op.precondition.etag == nil {
-			return nil, nil, req, &sdk.Rejected{Reason: sdk.ReasonUnsupported, Code: "revision", Message: "an expected revision needs precondition.etag"}
+			return nil, req, &sdk.Rejected{Reason: sdk.ReasonUnsupported, Code: "revision", Message: "an expected revision needs precondition.etag"}
 		}
 		if slices.ContainsFunc([]rune(r.ExpectedRevision), isControl) {
 			return reject("revision", fmt.Errorf("the expected revision holds a control character"))
 		}
 		req.Header.Set("If-Match", r.ExpectedRevision)
 	}
-	return w, sc, req, nil
+	return sc, req, nil
 }
 
 // classify reads what an answer means, in this order: "read now" (409, 412), a

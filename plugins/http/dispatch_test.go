@@ -2,6 +2,7 @@ package http
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -194,6 +195,39 @@ func TestTheDeadlineOfADispatchMakesItUnknown(t *testing.T) {
 	r, err := open(t, d.URL, nil).Dispatch(t.Context(), sdk.DispatchRequest{Operation: operation1("k:1"), Deadline: time.Now().Add(100 * time.Millisecond)})
 	if err != nil || class(r.Outcome) != "unknown 1" {
 		t.Fatalf("%s %v", class(r.Outcome), err)
+	}
+}
+
+func TestAnAnswerThatIsHereIsReadAfterTheDeadline(t *testing.T) {
+	s := open(t, "http://127.0.0.1:9", nil).(*Adapter).configured()
+	sc, err := s.scope(operation1("k:1"), "create", nil, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	resp := &sdk.HTTPResponse{Status: 201, Header: nethttp.Header{}, Body: []byte(`{"id":"7"}`)}
+	r := s.conclude(over, s.cfg.operations["create"], false, operation1("k:1"), sdk.HTTPRequest{}, sc, resp)
+	if got := class(r.Outcome); got != "committed 7" {
+		t.Fatal(got)
+	}
+}
+
+func TestTextThatEndsWithTheConnectionMayBeCut(t *testing.T) {
+	for answer, want := range map[string]string{
+		"HTTP/1.0 201 Created\r\n\r\nticket-4":                       "unknown 3",
+		"HTTP/1.0 201 Created\r\nContent-Length: 9\r\n\r\nticket-42": "committed ticket-42",
+	} {
+		url := cut(t, func(_ int, conn net.Conn) {
+			if req, err := nethttp.ReadRequest(bufio.NewReader(conn)); err == nil {
+				_, _ = io.Copy(io.Discard, req.Body)
+			}
+			_, _ = io.WriteString(conn, answer)
+		})
+		a := open(t, url, map[string]any{"create.dispatch.object_id": "$response.body"})
+		if got := class(send(t, a, operation1("k:1")).Outcome); got != want {
+			t.Errorf("%q: %s, want %s", answer, got, want)
+		}
 	}
 }
 

@@ -231,6 +231,9 @@ func TestAListingThatIsNotCompleteSaysSo(t *testing.T) {
 			if r.Coverage != c.want || n > maxPages {
 				t.Fatalf("%s, coverage %d after %d pages, want %d", finding(r), r.Coverage, n, c.want)
 			}
+			if most := 3; n > most && name != "without end" {
+				t.Fatalf("%d pages were read, at most %d expected", n, most)
+			}
 			if f, ok := r.Finding.(*sdk.Found); ok && len(f.Matches) != 1 {
 				t.Fatalf("one object on two pages counts %d times", len(f.Matches))
 			}
