@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"net"
 	nethttp "net/http"
 	"testing"
@@ -96,6 +97,15 @@ func TestAFaultOfTheMomentDefersAndAnyOtherRejects(t *testing.T) {
 		if p, err := open(t, d.URL, edits).Prepare(t.Context(), operation1("k:1")); err != nil || p.Rejected == nil {
 			t.Errorf("%s: %+v %v", name, p, err)
 		}
+	}
+}
+
+func TestAPrepareThatRanOutOfTimeIsDeferred(t *testing.T) {
+	d := newDesk(t)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if p, err := open(t, d.URL, nil).Prepare(over, operation1("k:1")); err != nil || p.Deferred == nil {
+		t.Fatalf("%+v %v", p, err)
 	}
 }
 
