@@ -66,41 +66,7 @@ func (d *Daemon) Reviews(ctx context.Context, filter string) ([]journal.Effect, 
 
 // Events returns up to limit entries of the audit chain after a sequence number.
 func (d *Daemon) Events(ctx context.Context, after int64, filter string, limit int) ([]journal.Entry, error) {
-	f, err := eventFilter(filter)
-	if err != nil {
-		return nil, &InvalidError{Faults: []string{err.Error()}}
-	}
-	return d.db.Events(ctx, after, f, limit)
-}
-
-// eventFilter reads terms of the form field:value; values of one field are alternatives.
-func eventFilter(s string) (f sqlite.EventFilter, err error) {
-	for i, term := range strings.Fields(s) {
-		field, value, ok := strings.Cut(term, ":")
-		if !ok || value == "" {
-			return f, fmt.Errorf("filter term %d %q: write field:value", i+1, term)
-		}
-		values := strings.Split(value, ",")
-		switch field {
-		case "key":
-			f.Keys = append(f.Keys, value)
-		case "kind":
-			f.Kinds = append(f.Kinds, values...)
-		case "run":
-			f.Runs = append(f.Runs, values...)
-		case "actor":
-			f.Actors = append(f.Actors, value)
-		case "destination":
-			f.Destinations = append(f.Destinations, values...)
-		case "to", "phase":
-			for _, v := range values {
-				f.To = append(f.To, journal.Phase(v))
-			}
-		default:
-			return f, fmt.Errorf("filter term %d: no field %q; there are key, kind, run, actor, destination and to", i+1, field)
-		}
-	}
-	return f, nil
+	return d.db.Events(ctx, after, sqlite.EventFilter{}, limit)
 }
 
 // WaitEvents returns when the chain's head is above after, or with ctx's error.

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/settled-dev/settled/daemon"
+	"github.com/settled-dev/settled/daemon/api"
+	"github.com/settled-dev/settled/daemon/config"
+	"github.com/settled-dev/settled/journal"
+	"github.com/settled-dev/settled/journal/sqlite"
+	"github.com/settled-dev/settled/sdk"
+)
+
+// apiGrace is how long requests may take to end once the daemon has drained.
+const apiGrace = 2 * time.Second
+
+// runServe runs the daemon and its API until ctx ends, then drains. ready is
+// called when it takes work.
+func runServe(ctx, hurry context.Context, cfg *config.Config, log *slog.Logger, hold string, ready func(*server)) (err error) {
+	s, err := openServer(ctx, cfg, log, hold)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.noteConfiguration(ctx); err != nil {
+		return err
+	}
+	listener, err := listenSocket(cfg.Listen.Socket)
+	if err != nil {
+		return &configError{err}
+	}
+	handler := api.New(s.daemon, api.Options{Log: log, Version: version(), Metrics: s.daemon.Metrics})
+	run, stop := context.WithCancel(ctx)
+	defer stop()
+	serveCtx, stopAPI := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAPI()
+	served := make(chan error, 1)
+	go func() {
+		served <- api.Serve(serveCtx, listener, handler, log, apiGrace)
+		stop() // without its API nobody could reach the daemon
+	}()
+	go func() {
+		<-hurry.Done()
+		s.daemon.Hurry()
+	}()
+	err = s.daemon.Run(run, func() {
+		log.Info("ready", "socket", cfg.Listen.Socket, "journal", cfg.Journal.Path, "epoch", s.db.Epoch())
+		if ready != nil {
+			ready(s)
+		}
+	})
+	stopAPI()
+	return errors.Join(err, <-served)
+}
+
+// listenSocket binds the API's socket. The journal's lock is held, so a file
+// that is in the way belongs to a daemon that is gone.
+func listenSocket(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of the socket: %w", err)
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		c.Close()
+		return nil, fmt.Errorf("listen.socket %s: another program answers there; give this daemon another path", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove the old socket: %w", err)
+	}
+	old := syscall.Umask(0o117) // 0660 from the first moment
+	defer syscall.Umask(old)
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen.socket: %w", err)
+	}
+	return l, nil
+}
+
+// noteConfiguration refuses operations whose adapter and configuration do not
+// agree, and writes every lowered safety bound to the audit chain.
+func (s *server) noteConfiguration(ctx context.Context) error {
+	overrides := s.cfg.Overrides
+	var faults []error
+	for name, sup := range s.ports.sups {
+		if !sup.Status().Up {
+			continue
+		}
+		desc, err := sup.Describe(ctx)
+		if err != nil {
+			return fmt.Errorf("describe %s: %w", name, err)
+		}
+		bad, lowered := declaredFaults(s.cfg, name, desc)
+		overrides = append(overrides, lowered...)
+		for _, f := range bad {
+			if f.Warning {
+				s.log.Warn(f.Message, "key", f.Key)
+				continue
+			}
+			faults = append(faults, f)
+		}
+	}
+	if len(faults) > 0 {
+		return &configError{errors.Join(faults...)}
+	}
+	if len(overrides) == 0 {
+		return nil
+	}
+	return s.db.Write(ctx, func(tx *sqlite.Tx) error {
+		for _, o := range overrides {
+			if err := tx.Note(journal.Entry{
+				Kind: "override", Actor: "settled", ActorKind: journal.System, Origin: "configuration",
+				Because: fmt.Sprintf("%s: %s instead of %s: %s", o.Key, o.Value, o.Floor, o.Reason), PolicySHA256: s.cfg.PolicySHA256(),
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// declaredFaults compares every operation of a destination with what its adapter declares.
+func declaredFaults(cfg *config.Config, name string, desc sdk.Description) (faults []config.Fault, lowered []config.Override) {
+	for _, spec := range desc.Actions {
+		f, o := cfg.CheckDeclared(name, spec.Name, daemon.Declared(spec))
+		faults, lowered = append(faults, f...), append(lowered, o...)
+	}
+	return faults, lowered
+}
