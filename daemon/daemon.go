@@ -140,6 +140,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 // unknown. It returns when every goroutine it started has ended. ready is
 // called once recovery has classified every open attempt.
 func (d *Daemon) Run(ctx context.Context, ready func()) error {
+	d.learn(ctx)
 	if err := d.recover(ctx); err != nil {
 		return err
 	}
@@ -170,6 +171,23 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	return d.drain()
 }
 
+// learn asks every adapter that is up what it offers, so that recovery knows
+// the full policy. One that is down is asked when its first effect is due.
+func (d *Daemon) learn(ctx context.Context) {
+	var wait sync.WaitGroup
+	for _, s := range d.dests {
+		if up, _ := s.port.Up(); !up {
+			continue
+		}
+		wait.Go(func() {
+			if err := s.describe(ctx); err != nil {
+				d.log.Warn("an adapter did not describe itself; it is asked again when needed", "destination", s.name, "err", err)
+			}
+		})
+	}
+	wait.Wait()
+}
+
 // spawn runs f until the daemon stops taking work; Run waits for it.
 func (d *Daemon) spawn(f func(context.Context)) {
 	d.work.Add(1)
@@ -188,6 +206,18 @@ func (d *Daemon) spawnLate(f func(context.Context)) {
 		return
 	}
 	d.spawn(f)
+}
+
+// enter counts a request that may start a call. It reports false once the
+// daemon stops; true must be paid back with calls.Done.
+func (d *Daemon) enter() bool {
+	d.startMu.Lock()
+	defer d.startMu.Unlock()
+	if d.stopping.Load() {
+		return false
+	}
+	d.calls.Add(1)
+	return true
 }
 
 // stopTaking ends the taking of new work; what is under way goes on.

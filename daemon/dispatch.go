@@ -218,6 +218,9 @@ func (s *destination) ask(tx *sqlite.Tx, e journal.Effect, op operation) journal
 // refused deals with a gate that stayed shut: nothing was written or sent.
 func (s *destination) refused(ctx context.Context, e journal.Effect, op operation, gate *journal.GateError) {
 	s.d.log.Debug("write gate shut", "key", e.Key, "why", gate.Error())
+	if s.d.stopping.Load() {
+		return // it stays due, and the next start sends it
+	}
 	switch {
 	case gate.Has(journal.GateSeq), gate.Has(journal.GatePhase):
 		poke(s.wake) // it changed meanwhile: look again

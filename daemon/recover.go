@@ -64,6 +64,9 @@ func (d *Daemon) loseAll(ctx context.Context, open []sqlite.OpenAttempt) error {
 			op := d.policyFor(e)
 			env := d.env(op.policy, by("recovery"))
 			var ev journal.Event = journal.CallEnded{Attempt: o.Attempt, At: d.opts.DeadAt}
+			if o.State != journal.AttemptSent && d.db.Restored() {
+				continue // presumed attempts end with the operator's word
+			}
 			if o.State == journal.AttemptSent {
 				ev = journal.Lost{Attempt: o.Attempt, DeadAt: d.opts.DeadAt, Cause: "crash"}
 			}

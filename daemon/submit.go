@@ -24,10 +24,11 @@ const (
 // When a slot is free and nothing has to be asked first, the intent, its
 // authority and the `sent` row share one commit, and the call starts right after it.
 func (d *Daemon) Submit(ctx context.Context, req SubmitRequest, who journal.By) (SubmitResult, error) {
-	switch {
-	case d.stopping.Load():
+	if !d.enter() {
 		return SubmitResult{}, ErrDraining
-	case d.full.Load():
+	}
+	defer d.calls.Done()
+	if d.full.Load() {
 		return SubmitResult{}, ErrJournalFull
 	}
 	in, op, s, err := d.intent(ctx, req, who)
@@ -181,6 +182,7 @@ func (s *destination) reserve(ctx context.Context, in journal.Intent) *reserved 
 }
 
 func (s *destination) unreserve(key string) {
+	s.breaker.notSent()
 	s.release(key)
 	<-s.slots
 	poke(s.wake)
