@@ -281,6 +281,11 @@ func (p *Process) configure(ctx context.Context, c Command, conf sdk.Configurati
 		}
 	}
 	p.configured = out
+	if len(p.description.Actions) == 0 { // its features, too, are known only now
+		if p.description, err = p.client.Describe(ctx); err != nil {
+			return fmt.Errorf("it did not describe itself once configured: %w", err)
+		}
+	}
 	if out.Actions != nil {
 		p.description.Actions = out.Actions
 	}
