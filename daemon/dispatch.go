@@ -132,7 +132,7 @@ func (s *destination) open(ctx context.Context, e journal.Effect, op operation) 
 		return nil
 	}
 	attempt := s.attempt(e, live, id)
-	attempt.Baseline, attempt.ExpectedRevision = prep.Baseline, prep.Revision
+	attempt.Baseline, attempt.ExpectedRevision = prep.Baseline, orElse(prep.Revision, revisionOf(e))
 	out, err := s.d.write(ctx, e.Key, func(tx *sqlite.Tx, cur journal.Effect) (journal.Effect, error) {
 		if prep.Target != "" {
 			cur.Target = prep.Target

@@ -64,7 +64,7 @@ func (s *destination) tend(ctx context.Context, key, source string) (e journal.E
 			moved = next.Seq != e.Seq
 			e = next
 		case journal.StepRead, journal.StepFence, journal.StepReplay:
-			next, err := s.read(ctx, e, op, source)
+			next, err := s.settle(ctx, e, op, source, step.Do)
 			if err != nil {
 				s.d.unexpected(ctx, "reconcile", key, err)
 				return e, false
