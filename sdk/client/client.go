@@ -47,11 +47,15 @@ func (c *Client) Socket() string { return c.socket }
 // Close drops idle connections. Calls in flight go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// call sends a JSON body (nil = none) and decodes a JSON answer (nil = ignored).
+// call sends a JSON body (nil = none; json.RawMessage as it is) and decodes a JSON answer (nil = ignored).
 func (c *Client) call(ctx context.Context, method, path string, q url.Values, h http.Header, body, answer any) error {
 	var r io.Reader
 	if body != nil {
-		data, err := json.Marshal(body)
+		data, ready := body.(json.RawMessage)
+		var err error
+		if !ready {
+			data, err = json.Marshal(body)
+		}
 		if err != nil {
 			return fmt.Errorf("encode the request: %w (%w)", err, errNotSent)
 		}

@@ -31,6 +31,25 @@ type SubmitRequest struct {
 	Supersedes    string            `json:"supersedes,omitempty"`
 }
 
+// body is the request as JSON with the payload byte for byte as it was given;
+// the encoder would compact it.
+func (r SubmitRequest) body() (json.RawMessage, error) {
+	payload := r.Payload
+	if payload != nil && !json.Valid(payload) {
+		return nil, fmt.Errorf("the payload is not JSON (%w)", errNotSent)
+	}
+	r.Payload = nil
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode the request: %w (%w)", err, errNotSent)
+	}
+	if payload != nil {
+		data = append(data[:len(data)-1], `,"payload":`...) // an object with members: destination is always there
+		data = append(append(data, payload...), '}')
+	}
+	return data, nil
+}
+
 // SubmitResult says what a submit did. Created is false when the same effect existed already.
 type SubmitResult struct {
 	Key      string `json:"key"`
@@ -95,15 +114,20 @@ func (l *LineResult) UnmarshalJSON(data []byte) error {
 // (nothing was sent), [*LostError] (it may be recorded: submit again with the
 // same key).
 func (c *Client) Submit(ctx context.Context, req SubmitRequest) (SubmitResult, error) {
-	var r SubmitResult
-	err := c.call(ctx, http.MethodPost, "/v1/effects", nil, nil, req, &r)
-	return r, err
+	return c.submit(ctx, req, nil)
 }
 
 // DryRun checks an effect as [Client.Submit] would, and records nothing.
 func (c *Client) DryRun(ctx context.Context, req SubmitRequest) (SubmitResult, error) {
+	return c.submit(ctx, req, url.Values{"dry_run": {"true"}})
+}
+
+func (c *Client) submit(ctx context.Context, req SubmitRequest, q url.Values) (SubmitResult, error) {
 	var r SubmitResult
-	err := c.call(ctx, http.MethodPost, "/v1/effects", url.Values{"dry_run": {"true"}}, nil, req, &r)
+	body, err := req.body()
+	if err == nil {
+		err = c.call(ctx, http.MethodPost, "/v1/effects", q, nil, body, &r)
+	}
 	return r, err
 }
 
