@@ -44,9 +44,22 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(raw)), err
 }
 
-// remains lists the living processes of a run: the members of its group, if
-// group is not 0, and whoever carries its mark. Our own process is never one.
-func remains(group int, mark string) ([]int, error) {
+// hunt finds the living processes of one run.
+type hunt struct {
+	group int // 0 = the group's number is not surely the run's
+	mark  string
+	// seen are those found so far, with their start: a dying process loses its
+	// environment, and so its mark, before it closes its connections.
+	seen map[int]uint64
+}
+
+func newHunt(group int, mark string) *hunt {
+	return &hunt{group: group, mark: mark, seen: map[int]uint64{}}
+}
+
+// living lists who is in the group, carries the mark, or did when it was seen
+// before. Our own process is never one.
+func (h *hunt) living() ([]int, error) {
 	d, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
@@ -56,22 +69,50 @@ func remains(group int, mark string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := []byte(runMark + "=" + mark)
 	var pids []int
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		s, err := readStat(pid)
-		if err != nil || s.dead() {
-			continue
-		}
-		if group != 0 && s.group == group || marked(pid, want) {
+		if start, is := h.is(pid); is {
+			h.seen[pid] = start
 			pids = append(pids, pid)
 		}
 	}
 	return pids, nil
+}
+
+func (h *hunt) is(pid int) (start uint64, is bool) {
+	s, err := readStat(pid)
+	if err != nil || s.dead() {
+		return 0, false
+	}
+	before, was := h.seen[pid]
+	return s.start, was && before == s.start || h.group != 0 && s.group == h.group ||
+		marked(pid, []byte(runMark+"="+h.mark))
+}
+
+// kill kills who is living, and lists them.
+func (h *hunt) kill() ([]int, error) {
+	pids, err := h.living()
+	for _, pid := range pids {
+		h.killOne(pid)
+	}
+	return pids, err
+}
+
+// killOne kills the very process that passes the test: the number could have
+// been given to another since it was read, but not while a descriptor holds it.
+func (h *hunt) killOne(pid int) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if _, is := h.is(pid); is {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
 }
 
 func marked(pid int, want []byte) bool {
@@ -85,17 +126,4 @@ func marked(pid int, want []byte) bool {
 		}
 	}
 	return false
-}
-
-// killIf sends SIGKILL to the very process that still passes the test: the
-// number could have been given to another since it was read.
-func killIf(pid int, still func() bool) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return
-	}
-	defer unix.Close(fd)
-	if still() {
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-	}
 }

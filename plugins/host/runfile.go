@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,44 +116,37 @@ func reap(path, boot string) ([]Orphan, error) {
 	if !strings.Contains(filepath.Base(f.Cgroup), f.Mark) { // never a group that is not the run's own
 		g = nil
 	}
-	seen := map[int]bool{}
-	var killed []Orphan
+	h := newHunt(f.ownGroup(), f.Mark)
 	for end := time.Now().Add(killBound); ; time.Sleep(5 * time.Millisecond) {
-		pids, err := orphansOf(&f)
-		for _, p := range pids {
-			if !seen[p] {
-				seen[p] = true
-				killed = append(killed, Orphan{Name: f.Name, PID: p})
-			}
-			killIf(p, func() bool { return f.is(p) })
-		}
 		g.kill()
+		pids, err := h.kill()
 		if err == nil && len(pids) == 0 && g.empty() {
 			if g != nil {
 				_ = os.Remove(g.path)
 			}
-			return killed, nil
+			return f.orphans(h), nil
 		}
 		if time.Now().After(end) {
-			return killed, fmt.Errorf("processes %v of adapter %s are not proven dead after %s; end them, then start again", pids, f.Name, killBound)
+			return f.orphans(h), fmt.Errorf("processes %v of adapter %s are not proven dead after %s; end them, then start again",
+				pids, f.Name, killBound)
 		}
 	}
 }
 
-// orphansOf lists the living processes of the run. The group counts only while
-// its leader is the process that was started: later the number may be another's.
-func orphansOf(f *runFile) ([]int, error) {
-	group := 0
-	if s, err := readStat(f.PID); f.PID > 1 && err == nil && s.start == f.Start && s.group == f.PID && f.PID != unix.Getpgrp() {
-		group = f.PID
+func (f *runFile) orphans(h *hunt) []Orphan {
+	var list []Orphan
+	for _, pid := range slices.Sorted(maps.Keys(h.seen)) {
+		list = append(list, Orphan{Name: f.Name, PID: pid})
 	}
-	return remains(group, f.Mark)
+	return list
 }
 
-func (f *runFile) is(pid int) bool {
-	s, err := readStat(pid)
-	if err != nil {
-		return false
+// ownGroup is the group of the run, if its number is still surely the run's:
+// while the leader is the process that was started. It is 0 otherwise.
+func (f *runFile) ownGroup() int {
+	s, err := readStat(f.PID)
+	if f.PID > 1 && err == nil && s.start == f.Start && s.group == f.PID && f.PID != unix.Getpgrp() {
+		return f.PID
 	}
-	return pid == f.PID && s.start == f.Start || s.group == f.PID && f.PID > 1 || marked(pid, []byte(runMark+"="+f.Mark))
+	return 0
 }

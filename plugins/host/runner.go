@@ -191,22 +191,14 @@ func (r *runner) signal() {
 
 // proveEmpty returns once nothing of the run is alive, however long that takes, with the time of the proof.
 func (r *runner) proveEmpty(pid int) time.Time {
+	h := newHunt(pid, r.mark)
 	for pause := time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		r.group.kill()
-		pids, err := remains(pid, r.mark)
-		for _, p := range pids {
-			killIf(p, func() bool { return stillOf(p, pid, r.mark) })
-		}
-		if err == nil && len(pids) == 0 && r.group.empty() {
+		if pids, err := h.kill(); err == nil && len(pids) == 0 && r.group.empty() {
 			return time.Now()
 		}
 		time.Sleep(pause)
 	}
-}
-
-func stillOf(pid, group int, mark string) bool {
-	s, err := readStat(pid)
-	return err == nil && (group != 0 && s.group == group || marked(pid, []byte(runMark+"="+mark)))
 }
 
 // bury notes the death, lets the readers finish what is in the pipes, and releases everything.
