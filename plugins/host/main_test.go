@@ -31,6 +31,13 @@ func child(mode string, args []string) int {
 	switch mode {
 	case "adapter":
 		return serve.Run(&rogue{}, nil)
+	case "deaf": // to the end of its standard input
+		held, _, err := os.Pipe()
+		if err != nil {
+			return 1
+		}
+		os.Stdin = held
+		return serve.Run(&rogue{}, nil)
 	case "garbage":
 		fmt.Println("Welcome to acme adapter")
 		return serve.Run(&rogue{}, nil)
@@ -142,17 +149,17 @@ func (r *rogue) Read(ctx context.Context, q sdk.ReadRequest) (sdk.ReadResponse, 
 	return sdk.ReadResponse{Finding: &sdk.NoneSeen{}, Authority: sdk.Authoritative}, nil
 }
 
-// doomedHost starts an adapter, says so, and waits to be killed.
+// doomedHost starts an adapter of the mode, dispatches the payload if there is one, says so, and waits to be killed.
 func doomedHost(args []string) int {
-	c := Command{Name: "doomed", Args: []string{"mode=adapter"}, RuntimeDir: args[0], NoCgroup: true}
+	c := Command{Name: "doomed", Args: []string{"mode=" + args[1]}, RuntimeDir: args[0], NoCgroup: true}
 	p, err := Start(context.Background(), c, sdk.Configuration{})
 	if err != nil {
 		fmt.Println(err)
 		return 1
 	}
 	grandchild := ""
-	if len(args) > 1 {
-		r, err := p.Dispatch(context.Background(), request(args[1], time.Minute))
+	if len(args) > 2 {
+		r, err := p.Dispatch(context.Background(), request(args[2], time.Minute))
 		if err != nil {
 			fmt.Println(err)
 			return 1

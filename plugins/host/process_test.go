@@ -314,6 +314,23 @@ func TestClosingEndsTheAdapterByItsStandardInputWithinASecond(t *testing.T) {
 	}
 }
 
+func TestTheEndOfStandardInputEndsAnAdapterWithACallThatIsDeafToItsContext(t *testing.T) {
+	p := start(t, command(t, nil))
+	lost := make(chan error, 1)
+	go func() { _, err := p.Dispatch(t.Context(), request("hang", time.Minute)); lost <- err }()
+	eventually(t, "the call runs", func() bool { return p.gate.count() == 1 })
+	begun := time.Now()
+	p.run.leave()
+	<-p.Done()
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("it took %s", took)
+	}
+	var u *Unanswered
+	if err := <-lost; !errors.As(err, &u) {
+		t.Errorf("got %v, want an Unanswered", err)
+	}
+}
+
 func TestWhateverAnAdapterLogsTheHostLives(t *testing.T) {
 	var log logged
 	p := start(t, command(t, log.logger()))
@@ -483,7 +500,7 @@ func killedHost(t *testing.T, dir string, args ...string) (adapter, grandchild i
 
 func TestAKilledHostTakesItsAdapterAlong(t *testing.T) {
 	dir := command(t, nil).RuntimeDir
-	adapter, _ := killedHost(t, dir)
+	adapter, _ := killedHost(t, dir, "deaf") // so that only the kernel tells it
 	eventually(t, "the adapter is gone", func() bool { return !alive(adapter) })
 	if killed, err := ReapOrphans(dir); err != nil || len(killed) != 0 {
 		t.Errorf("got %v, %v, want nobody left", killed, err)
@@ -492,7 +509,7 @@ func TestAKilledHostTakesItsAdapterAlong(t *testing.T) {
 
 func TestTheNextStartProvesDeadWhatAKilledHostLeft(t *testing.T) {
 	dir := command(t, nil).RuntimeDir
-	_, grandchild := killedHost(t, dir, "escape")
+	_, grandchild := killedHost(t, dir, "adapter", "escape")
 	if !alive(grandchild) {
 		t.Fatal("the grandchild did not survive, so there is nothing to prove")
 	}
