@@ -10,7 +10,8 @@ type gate struct {
 	mu      sync.Mutex // guards below
 	running int
 	closed  bool
-	idle    chan struct{} // capacity 1; gets a value when a shut gate has no more calls
+	told    bool
+	idle    chan struct{} // closed once when a shut gate has no more calls; none can begin then
 }
 
 // enter takes a place, unless the gate is shut.
@@ -38,13 +39,11 @@ func (g *gate) shut() {
 	g.tell()
 }
 
-// tell wakes one waiter; the caller holds mu.
+// tell wakes all who wait; the caller holds mu.
 func (g *gate) tell() {
-	if g.closed && g.running == 0 {
-		select {
-		case g.idle <- struct{}{}:
-		default:
-		}
+	if g.closed && g.running == 0 && !g.told {
+		g.told = true
+		close(g.idle)
 	}
 }
 
@@ -52,7 +51,6 @@ func (g *gate) tell() {
 func (g *gate) await(ctx context.Context) bool {
 	select {
 	case <-g.idle:
-		g.idle <- struct{}{} // for the next waiter; no call can begin any more
 		return true
 	case <-ctx.Done():
 		return false

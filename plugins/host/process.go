@@ -120,7 +120,7 @@ func Start(ctx context.Context, c Command, conf sdk.Configuration) (*Process, er
 	mark := newMark()
 	lines := newLineLog(log, wire.NewRedactor(conf.Secrets))
 	p := &Process{run: newRunner(c, prog, mark, lines), linger: c.Linger, log: log, onFault: func(Fault, error) {}}
-	p.gate.idle = make(chan struct{}, 1)
+	p.gate.idle = make(chan struct{})
 	if err := p.bringUp(ctx, c, conf); err != nil {
 		return nil, p.discard(c, err)
 	}

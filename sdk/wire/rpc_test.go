@@ -208,8 +208,11 @@ func TestErrorsOfCallsWithoutEffectAreNoVerdicts(t *testing.T) {
 func TestNothingIsDispatchedBeforeConfigureOrAfterARefusal(t *testing.T) {
 	called := false
 	a := &fake{
-		dispatch: func(context.Context, sdk.DispatchRequest) (sdk.Response, error) { called = true; return sdk.Response{}, nil },
-		conf:     func(sdk.Configuration) (sdk.Configured, error) { return sdk.Configured{}, errors.New("no") },
+		dispatch: func(context.Context, sdk.DispatchRequest) (sdk.Response, error) {
+			called = true
+			return sdk.Response{}, nil
+		},
+		conf: func(sdk.Configuration) (sdk.Configured, error) { return sdk.Configured{}, errors.New("no") },
 	}
 	cl := serveRaw(t, NewServer(a, nil), ClientOptions{})
 	for range 2 {
