@@ -11,6 +11,9 @@ import (
 // maxEventsOf bounds the lines read for one effect.
 const maxEventsOf = 10_000
 
+// EventFilter is another name of the filter that [DB.Events] takes.
+type EventFilter = journal.Filter
+
 // Events returns the lines after the sequence number that the filter selects,
 // oldest first, at most limit (0 = 100). phase is the phase that a transition
 // led to; key, run, kind and actor are those of the line; every other field is
