@@ -19,6 +19,8 @@ type Filter struct {
 	Owners       []string
 	Keys         []string // patterns, * stands for anything
 	Runs         []string
+	Actors       []string  // of an effect: who submitted it; of a line of the chain: who acted
+	Kinds        []string  // of a line of the chain only
 	Before       time.Time // submitted before; zero = any
 }
 
@@ -41,7 +43,7 @@ func (e *FilterError) Error() string {
 // ParseFilter reads terms of the form field:value separated by white space,
 // such as "phase:unknown,needs_human destination:desk owner:x older:5m key:ticket:*".
 // Fields are phase, finding, standing, destination, operation, account, owner,
-// key, run and older, which counts back from now. An empty filter selects everything.
+// key, run, actor, kind (of lines of the audit chain) and older, which counts back from now. An empty filter selects everything.
 func ParseFilter(s string, now time.Time) (Filter, error) {
 	var f Filter
 	for at := 0; at < len(s); {
@@ -98,6 +100,10 @@ func (f *Filter) set(field, v string, now time.Time) *FilterError {
 		f.Keys = append(f.Keys, v)
 	case "run":
 		f.Runs = append(f.Runs, v)
+	case "actor":
+		f.Actors = append(f.Actors, v)
+	case "kind":
+		f.Kinds = append(f.Kinds, v)
 	case "older":
 		d, err := ParseAge(v)
 		if err != nil {
@@ -131,7 +137,8 @@ func oneOf[T ~string](list *[]T, v T, what string, all []T) *FilterError {
 
 func filterFields() []string {
 	return []string{
-		"phase:", "finding:", "standing:", "destination:", "operation:", "account:", "owner:", "key:", "run:", "older:",
+		"phase:", "finding:", "standing:", "destination:", "operation:", "account:", "owner:", "key:", "run:", "actor:",
+		"kind:", "older:",
 	}
 }
 
@@ -192,7 +199,7 @@ func distance(a, b string) int {
 func (f Filter) Match(e Effect) bool {
 	return in(f.Phases, e.Phase) && in(f.Findings, e.Finding) && in(f.Standings, e.Standing()) &&
 		in(f.Destinations, e.Destination) && in(f.Operations, e.Operation) && in(f.Accounts, e.Account) &&
-		in(f.Owners, e.Owner) && in(f.Runs, e.Run) && f.MatchKey(e.Key) &&
+		in(f.Owners, e.Owner) && in(f.Runs, e.Run) && in(f.Actors, e.Actor) && f.MatchKey(e.Key) &&
 		(f.Before.IsZero() || e.SubmittedAt.Before(f.Before))
 }
 

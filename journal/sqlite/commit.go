@@ -68,7 +68,7 @@ func (db *DB) Write(ctx context.Context, fn func(*Tx) error) error {
 func (db *DB) enqueue(ctx context.Context, o *op) error {
 	db.closing.RLock()
 	defer db.closing.RUnlock()
-	if db.closed {
+	if db.closed || db.readOnly {
 		return ErrClosed
 	}
 	select {
@@ -365,11 +365,7 @@ func (db *DB) reload(ctx context.Context) (err error) {
 	if err := db.reloadID(ctx); err != nil {
 		return err
 	}
-	db.counters = map[counterKey]int64{}
-	if err := db.w.each(ctx, "SELECT destination, name, value FROM counter", nil, func(r row) error {
-		db.counters[counterKey{r.str(0), r.str(1)}] = r.int(2)
-		return nil
-	}); err != nil {
+	if db.counters, err = readCounters(ctx, db.w); err != nil {
 		return err
 	}
 	if err := db.reloadHolds(ctx); err != nil {

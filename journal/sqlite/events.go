@@ -11,19 +11,15 @@ import (
 // maxEventsOf bounds the lines read for one effect.
 const maxEventsOf = 10_000
 
-// EventFilter selects lines of the chain. Empty fields select everything; values of one field are alternatives.
-type EventFilter struct {
-	Keys         []string // patterns, * stands for anything
-	Kinds        []string
-	Runs         []string
-	Actors       []string
-	Destinations []string        // of the effect that the line is about
-	To           []journal.Phase // of transitions
-}
+// EventFilter is another name of the filter that [DB.Events] takes.
+type EventFilter = journal.Filter
 
-// Events returns the lines after the sequence number, oldest first, at most
-// limit (0 = 100). Without a filter a page costs what it holds.
-func (db *DB) Events(ctx context.Context, after int64, f EventFilter, limit int) (out []journal.Entry, err error) {
+// Events returns the lines after the sequence number that the filter selects,
+// oldest first, at most limit (0 = 100). phase is the phase that a transition
+// led to; key, run, kind and actor are those of the line; every other field is
+// asked of the effect that the line is about, as it is now. Without a filter a
+// page costs what it holds.
+func (db *DB) Events(ctx context.Context, after int64, f journal.Filter, limit int) (out []journal.Entry, err error) {
 	if limit <= 0 {
 		limit = 100
 	}
@@ -33,11 +29,13 @@ func (db *DB) Events(ctx context.Context, after int64, f EventFilter, limit int)
 	w.in("kind", f.Kinds)
 	w.in("run", f.Runs)
 	w.in("actor", f.Actors)
-	w.in("to_phase", words(f.To))
-	if len(f.Destinations) > 0 {
-		d := where{}
-		d.in("destination", f.Destinations)
-		w.add("key IN (SELECT key FROM effect WHERE effect.key = event.key AND "+d.conds[0]+")", d.vals...)
+	w.in("to_phase", words(f.Phases))
+	about := where{}
+	f.Keys, f.Runs, f.Phases, f.Kinds, f.Actors = nil, nil, nil, nil, nil
+	db.effectWhere(&about, f)
+	if len(about.conds) > 0 {
+		w.add("EXISTS (SELECT 1 FROM effect AS e JOIN intent AS i ON i.effect = e.id WHERE e.key = event.key AND "+
+			strings.Join(about.conds, " AND ")+")", about.vals...)
 	}
 	err = db.read(ctx, func(c *conn) error {
 		prev := int64(-1) // the line before the next one of the page, when it is known

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -82,6 +83,9 @@ func (db *DB) List(ctx context.Context, f journal.Filter, cursor string, limit i
 	if limit <= 0 {
 		limit = 100
 	}
+	if len(f.Kinds) > 0 {
+		return nil, "", errors.New("filter: kind selects lines of the audit chain, not effects")
+	}
 	w := where{}
 	if cursor != "" {
 		id, err := strconv.ParseInt(cursor, 10, 64)
@@ -125,6 +129,7 @@ func (db *DB) effectWhere(w *where, f journal.Filter) string {
 	w.in("e.account", f.Accounts)
 	w.in("e.owner", f.Owners)
 	w.in("json_extract(i.body,'$.run')", f.Runs)
+	w.in("json_extract(i.body,'$.actor')", f.Actors)
 	if len(f.Keys) > 0 {
 		k := where{}
 		k.key(f.Keys)

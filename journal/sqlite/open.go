@@ -52,8 +52,10 @@ type DB struct {
 	closing sync.RWMutex // held for reading while an operation is queued
 	closed  bool         // under closing
 
+	readOnly bool
 	epoch    int64
 	id       string
+	key      []byte // of the chain
 	unclean  bool
 	lastBoot string
 
@@ -229,7 +231,7 @@ func (db *DB) newEpoch(ctx context.Context) (mark, error) {
 	if err != nil {
 		return mark{}, err
 	}
-	db.chain, db.id = newChain(key), id
+	db.key, db.chain, db.id = key, newChain(key), id
 	if err := db.checkKey(key, fresh); err != nil {
 		return mark{}, err
 	}
@@ -405,7 +407,9 @@ func (db *DB) Close() error {
 		return nil
 	}
 	db.closed = true
-	close(db.queue)
+	if !db.readOnly {
+		close(db.queue)
+	}
 	db.closing.Unlock()
 	<-db.done
 	close(db.gone)
@@ -433,7 +437,10 @@ func (db *DB) release() error {
 		}
 		errs = append(errs, db.w.close())
 	}
-	return errors.Join(append(errs, db.lock.Close())...)
+	if db.lock != nil {
+		errs = append(errs, db.lock.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (db *DB) farewell() error {

@@ -523,3 +523,8 @@ func doubtAt(e *journal.Effect) any {
 	}
 	return us(e.Doubt.Since).null()
 }
+
+func decodeIntent(body string) (in intentRow, err error) {
+	err = json.Unmarshal([]byte(body), &in)
+	return in, err
+}

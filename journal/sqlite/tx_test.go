@@ -102,7 +102,7 @@ func TestAnotherRequestUnderAKeyIsRefusedAndRecorded(t *testing.T) {
 	if last := lines[len(lines)-1]; last.Kind != "conflict" {
 		t.Errorf("the last line is %+v, want the conflict", last)
 	}
-	all, err := db.Events(ctx, 0, EventFilter{Kinds: []string{"lost with the operation"}}, 10)
+	all, err := db.Events(ctx, 0, journal.Filter{Kinds: []string{"lost with the operation"}}, 10)
 	must(t, err)
 	if len(all) != 0 {
 		t.Error("what the failed operation noted was kept")
@@ -121,14 +121,15 @@ func TestAnOperationThatFailsHarmsNoOtherOfItsBatch(t *testing.T) {
 	db := openAt(t, opts)
 	ctx, now := context.Background(), epochStart()
 	results := make(chan error, 3)
-	go func() { results <- db.Write(ctx, func(tx *Tx) error { <-gate; return nil }) }()
+	entered := make(chan struct{})
+	go func() { results <- db.Write(ctx, func(tx *Tx) error { close(entered); <-gate; return nil }) }()
+	<-entered
 	boom := errors.New("boom")
 	queue := func(fn func(*Tx) error) {
 		n := len(db.queue)
 		go func() { results <- db.Write(ctx, fn) }()
 		waitFor(t, func() bool { return len(db.queue) > n })
 	}
-	waitFor(t, func() bool { return len(db.queue) == 0 })
 	queue(func(tx *Tx) error {
 		_, err := submitSent(tx, "good:1:v1", now)
 		return err

@@ -205,8 +205,8 @@ CREATE TABLE schedule (
 CREATE TABLE sweep_run (
   id          INTEGER PRIMARY KEY,
   schedule    TEXT NOT NULL,
-  destination TEXT NOT NULL,
   epoch       INTEGER NOT NULL,
+  nominal     INTEGER,
   started_at  INTEGER NOT NULL,
   finished_at INTEGER,
   result      TEXT NOT NULL,
