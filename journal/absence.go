@@ -131,7 +131,7 @@ func notCovered(e Effect, r Reading, p Policy) string {
 		return "the read does not cover the time up to now"
 	case first.IsZero() && !r.ScannedFrom.IsZero():
 		return "nobody knows when the first send was, and the read does not cover all time"
-	case r.ScannedFrom.After(from):
+	case !first.IsZero() && r.ScannedFrom.After(from):
 		return "the read starts after the first send (" + clock(from) + ")"
 	}
 	return ""

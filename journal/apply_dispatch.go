@@ -284,7 +284,7 @@ func (b *builder) lateAnswer(a *Attempt, ev Answer, wasSent bool) error {
 	closeAttempt(a, ev)
 	a.Death = death
 	b.entry("late_answer", func(x *Entry) {
-		x.Attempt, x.Evidence, x.Because = a.ID, ev.Evidence, "late answer: "+string(ev.Class)
+		x.Attempt, x.Evidence, x.Because = a.ID, ev.Evidence, lateSaid(ev.Class)
 	})
 	switch ev.Class {
 	case AnswerCommitted, AnswerAccepted:

@@ -127,7 +127,9 @@ func ask(e Effect) Ask {
 
 func attemptID(e Effect) string { return fmt.Sprintf("a%d", len(e.Attempts)+1) }
 
-func (s *story) sendEvent() Send { return Send{Ask: ask(s.e), Attempt: Attempt{ID: attemptID(s.e), Epoch: 1}} }
+func (s *story) sendEvent() Send {
+	return Send{Ask: ask(s.e), Attempt: Attempt{ID: attemptID(s.e), Epoch: 1}}
+}
 
 func (s *story) sent() *story { s.t.Helper(); return s.do(s.sendEvent()) }
 

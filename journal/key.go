@@ -160,9 +160,13 @@ func PayloadDigest(payload []byte, contentType string) (string, error) {
 	if err := checkJSON(payload); err != nil {
 		return "", err
 	}
-	canonical, err := jcs.Transform(wrapScalar(payload))
+	wrapped, scalar := wrapScalar(payload)
+	canonical, err := jcs.Transform(wrapped)
 	if err != nil {
 		return "", &PayloadError{Why: err.Error()}
+	}
+	if scalar {
+		canonical = bytes.TrimSuffix(bytes.TrimPrefix(canonical, []byte("[")), []byte("]"))
 	}
 	h.Write(canonical)
 	return digestOf(h.Sum(nil)), nil
@@ -177,12 +181,12 @@ func isJSON(contentType string) bool {
 }
 
 // wrapScalar lets a bare string or number be canonicalised: the library takes objects and arrays.
-func wrapScalar(p []byte) []byte {
+func wrapScalar(p []byte) (wrapped []byte, scalar bool) {
 	t := bytes.TrimSpace(p)
 	if len(t) > 0 && (t[0] == '{' || t[0] == '[') {
-		return p
+		return p, false
 	}
-	return append(append([]byte("["), t...), ']')
+	return append(append([]byte("["), t...), ']'), true
 }
 
 // checkJSON walks the payload once: one value, no duplicate member, every
@@ -202,7 +206,7 @@ func checkJSON(payload []byte) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(payload))
 	d.UseNumber()
-	if err := walkJSON(d, ""); err != nil {
+	if err := walkJSON(d, "", 0); err != nil {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
@@ -211,7 +215,16 @@ func checkJSON(payload []byte) error {
 	return nil
 }
 
-func walkJSON(d *json.Decoder, at string) error {
+// Bounds of what a payload may make the core do, whatever its size.
+const (
+	maxDepth  = 256 // of nested arrays and objects
+	maxNumber = 800 // bytes of one number as written; a float in full needs fewer
+)
+
+func walkJSON(d *json.Decoder, at string, depth int) error {
+	if depth > maxDepth {
+		return &PayloadError{fmt.Sprintf("it nests deeper than %d", maxDepth)}
+	}
 	t, err := d.Token()
 	if err != nil {
 		return &PayloadError{err.Error()}
@@ -221,10 +234,10 @@ func walkJSON(d *json.Decoder, at string) error {
 		return checkNumber(string(v), at)
 	case json.Delim:
 		if v == '{' {
-			return walkObject(d, at)
+			return walkObject(d, at, depth)
 		}
 		for i := 0; d.More(); i++ {
-			if err := walkJSON(d, at+"/"+strconv.Itoa(i)); err != nil {
+			if err := walkJSON(d, at+"/"+strconv.Itoa(i), depth+1); err != nil {
 				return err
 			}
 		}
@@ -236,7 +249,7 @@ func walkJSON(d *json.Decoder, at string) error {
 	return nil
 }
 
-func walkObject(d *json.Decoder, at string) error {
+func walkObject(d *json.Decoder, at string, depth int) error {
 	seen := map[string]bool{}
 	for d.More() {
 		t, err := d.Token()
@@ -249,7 +262,7 @@ func walkObject(d *json.Decoder, at string) error {
 			return &PayloadError{"member " + where + " appears twice"}
 		}
 		seen[name] = true
-		if err := walkJSON(d, where); err != nil {
+		if err := walkJSON(d, where, depth+1); err != nil {
 			return err
 		}
 	}
@@ -262,6 +275,9 @@ func walkObject(d *json.Decoder, at string) error {
 // checkNumber refuses a number whose canonical form is another number. Decimal
 // fractions are compared as written: 0.1 survives, 9007199254740993 does not.
 func checkNumber(lit, at string) error {
+	if len(lit) > maxNumber {
+		return &PayloadError{fmt.Sprintf("number at %s has %d digits; send it as a string", orElse(at, "/"), len(lit))}
+	}
 	f, err := strconv.ParseFloat(lit, 64)
 	if err != nil {
 		return &PayloadError{fmt.Sprintf("number at %s is out of range; send it as a string", orElse(at, "/"))}

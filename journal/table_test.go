@@ -52,7 +52,11 @@ func scenes(t testing.TB) []scene {
 		s := dispatching(t, strict())
 		return s.do(s.answer(AnswerCommitted)).wait(time.Second).read(sees(s.now, ours("obj-1")))
 	}
-	wrong := func(ms ...Match) *story { s := unsure(strict()); s.wait(time.Minute); return s.read(sees(s.now, ms...)) }
+	wrong := func(ms ...Match) *story {
+		s := unsure(strict())
+		s.wait(time.Minute)
+		return s.read(sees(s.now, ms...))
+	}
 	dup := func() *story { return wrong(ours("obj-1"), ours("obj-2")) }
 	repair := func(kind DecisionKind, to RepairKind) *story {
 		s := dup().person()
@@ -120,18 +124,57 @@ func instances(e Effect, now time.Time) []Event {
 	}
 	next := Attempt{ID: attemptID(e), Epoch: 1}
 	evs := []Event{
-		Submit{Intent: intent()}, Submit{Intent: intent(), Restored: true},
-		grant(now), Authorize{}, Refuse{Reason: "invalid"}, Refuse{Reason: "no", Human: true},
-		Send{Ask: ask(e), Attempt: next}, Send{}, Withdraw{Reason: "revoked"}, Expire{Reason: "deadline passed"}, Cancel{}, Outage{Reason: "down"},
-		Defer{Until: now.Add(time.Second)}, Defer{Held: true}, Defer{},
-		Lost{Attempt: id, DeadAt: now}, Lost{Attempt: id}, Lost{Attempt: "none"}, CallEnded{Attempt: id, At: now}, CallEnded{},
-		Witness{What: "webhook", ObjectID: "obj-1", Source: FromWebhook}, Witness{What: "webhook", ObjectID: "obj-9"}, Witness{},
-		Overdue{}, ReadBegin{Lease: time.Minute}, ReadBegin{}, ReadAgain{}, ReadAgain{At: now}, LeaseEnd{}, Escalate{Reason: "taken over"},
-		Resend{}, Resend{HeldBy: "account:desk/acme"}, GiveUp{}, DoubtAbsence{Reason: "expired"}, ReviewLate{Second: "boss"},
-		RepairDone{Repair: "r1", Verified: true}, RepairDone{Repair: "r1", Problem: "no"}, RepairDone{Repair: "r1", Frozen: true}, RepairDone{},
-		Contradict{Finding: FindingDuplicate, Reason: "a second object", Candidates: []Match{ours("obj-2")}}, Contradict{},
-		FenceBegin{Lease: time.Minute}, FenceDone{Fenced: true, Revision: "2"}, FenceDone{}, FenceDone{Object: &Match{ObjectID: "obj-1"}},
-		ReplaySend{Ask: ask(e), Attempt: next}, ReplaySend{}, Restore{Attempt: Attempt{ID: "p1"}, DeadAt: now}, Restore{}, GraceRestart{At: now}, GraceRestart{},
+		Submit{Intent: intent()},
+		Submit{Intent: intent(), Restored: true},
+		grant(now),
+		Authorize{},
+		Refuse{Reason: "invalid"},
+		Refuse{Reason: "no", Human: true},
+		Send{Ask: ask(e), Attempt: next},
+		Send{},
+		Withdraw{Reason: "revoked"},
+		Expire{Reason: "deadline passed"},
+		Cancel{},
+		Outage{Reason: "down"},
+		Defer{Until: now.Add(time.Second)},
+		Defer{Held: true},
+		Defer{},
+		Lost{Attempt: id, DeadAt: now},
+		Lost{Attempt: id},
+		Lost{Attempt: "none"},
+		CallEnded{Attempt: id, At: now},
+		CallEnded{},
+		Witness{What: "webhook", ObjectID: "obj-1", Source: FromWebhook},
+		Witness{What: "webhook", ObjectID: "obj-9"},
+		Witness{},
+		Overdue{},
+		ReadBegin{Lease: time.Minute},
+		ReadBegin{},
+		ReadAgain{},
+		ReadAgain{At: now},
+		LeaseEnd{},
+		Escalate{Reason: "taken over"},
+		Resend{},
+		Resend{HeldBy: "account:desk/acme"},
+		GiveUp{},
+		DoubtAbsence{Reason: "expired"},
+		ReviewLate{Second: "boss"},
+		RepairDone{Repair: "r1", Verified: true},
+		RepairDone{Repair: "r1", Problem: "no"},
+		RepairDone{Repair: "r1", Frozen: true},
+		RepairDone{},
+		Contradict{Finding: FindingDuplicate, Reason: "a second object", Candidates: []Match{ours("obj-2")}},
+		Contradict{},
+		FenceBegin{Lease: time.Minute},
+		FenceDone{Fenced: true, Revision: "2"},
+		FenceDone{},
+		FenceDone{Object: &Match{ObjectID: "obj-1"}},
+		ReplaySend{Ask: ask(e), Attempt: next},
+		ReplaySend{},
+		Restore{Attempt: Attempt{ID: "p1"}, DeadAt: now},
+		Restore{},
+		GraceRestart{At: now},
+		GraceRestart{},
 	}
 	for _, c := range []AnswerClass{AnswerCommitted, AnswerAccepted, AnswerRejected, AnswerNotExecuted, AnswerNotSent, AnswerUnknown, ""} {
 		evs = append(evs, Answer{Attempt: id, Class: c, At: now, ObjectID: "obj-1"}, Answer{Attempt: id, Class: c, Conflict: true, Open: true},
@@ -340,7 +383,7 @@ func soundChange(before Effect, ch Change, env Env) string {
 	if at != e.Phase {
 		return fmt.Sprintf("the entries lead to %s, the effect is %s", at, e.Phase)
 	}
-	if (e.DueAt.IsZero()) != (e.Due == DueNone) {
+	if e.DueAt.IsZero() != (e.Due == DueNone) {
 		return fmt.Sprintf("due_at %v with due %q", e.DueAt, e.Due)
 	}
 	if e.Phase.Closed() == e.SettledAt.IsZero() {
