@@ -66,7 +66,11 @@ func (d *Daemon) Reviews(ctx context.Context, filter string) ([]journal.Effect, 
 
 // Events returns up to limit entries of the audit chain after a sequence number.
 func (d *Daemon) Events(ctx context.Context, after int64, filter string, limit int) ([]journal.Entry, error) {
-	return d.db.Events(ctx, after, sqlite.EventFilter{}, limit)
+	f, err := journal.ParseFilter(filter, now())
+	if err != nil {
+		return nil, &InvalidError{Faults: []string{err.Error()}}
+	}
+	return d.db.Events(ctx, after, f, limit)
 }
 
 // WaitEvents returns when the chain's head is above after, or with ctx's error.
@@ -281,6 +285,22 @@ func triggers(cs []sdk.Consequence) string {
 	}
 	return orElse(strings.Join(out, ", "), "undeclared")
 }
+
+// Verify checks the audit chain, with the daemon running.
+func (d *Daemon) Verify(ctx context.Context, expectHead string) (VerifyReport, error) {
+	return verifyReport(d.db.Verify(ctx, expectHead))
+}
+
+func verifyReport(r sqlite.Report, err error) (VerifyReport, error) {
+	out := VerifyReport{OK: err == nil && len(r.Problems) == 0, Checked: r.Checked, Head: r.Head, Problems: r.Problems}
+	if errors.Is(err, sqlite.ErrCouldNotVerify) {
+		out.CouldNotRun, err = err.Error(), nil
+	}
+	return out, err
+}
+
+// Backup writes a verified copy of the journal to a file that does not exist yet.
+func (d *Daemon) Backup(ctx context.Context, file string) error { return d.db.Backup(ctx, file) }
 
 // Stats are numbers about the journal.
 func (d *Daemon) Stats(ctx context.Context) (JournalStats, error) {
