@@ -144,7 +144,7 @@ func TestEveryFaultOfABodyIsNamedAtOnce(t *testing.T) {
 			t.Errorf("faults lack %q:\n%s", want, all)
 		}
 	}
-	for body, want := range map[string]string{"": "empty", "[1]": "object", `{"key":`: "ends too early", `{"key":nope}`: "not JSON", `"x"`: "object"} {
+	for body, want := range map[string]string{"": "empty", "[1]": "object", `{"key":`: "ends too early", `{"key":nope}`: "not JSON", `{"not_before":"tomorrow"}`: "not_before: a time such as", `"x"`: "object"} {
 		if p := w.do("POST", "/v1/effects", body).problem(t); p.Status != 422 || !strings.Contains(p.Error(), want) {
 			t.Errorf("%q: %d %v, want %q", body, p.Status, p.Error(), want)
 		}
@@ -455,6 +455,37 @@ func TestEventsAsLinesEndAtTheNewest(t *testing.T) {
 	}
 	if a := w.do("GET", "/v1/events?after=x", ""); a.status != 422 {
 		t.Errorf("bad after: %d", a.status)
+	}
+}
+
+func TestAStreamThatFiltersEverythingOutRests(t *testing.T) {
+	w := start(t, api.Options{Heartbeat: 5 * time.Millisecond})
+	for i := range 10 {
+		w.fake.Put(apitest.Effect(fmt.Sprintf("k:%d", i), journal.Unknown))
+	}
+	req, _ := http.NewRequest("GET", "http://settled/v1/events?q=key:none", nil)
+	res, err := w.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewScanner(res.Body)
+	for beats := 0; beats < 3 && in.Scan(); {
+		if strings.HasPrefix(in.Text(), ": still here") {
+			beats++
+		}
+	}
+	res.Body.Close()
+	if w.fake.Pages != 1 {
+		t.Errorf("an idle stream asked for %d pages", w.fake.Pages)
+	}
+}
+
+func TestARefusalWhoseEffectCannotBeReadSaysThatItMayHaveBeenSent(t *testing.T) {
+	w := start(t, api.Options{})
+	w.fake.Put(apitest.Effect("k:1", journal.Failed))
+	w.fake.Fail("Effect", errors.New("disk"))
+	if p := w.do("POST", "/v1/effects/k:1/cancel", `{"because":"x"}`).problem(t); p.Code != "phase-refused" || !p.MayHaveBeenSent {
+		t.Errorf("%+v", p)
 	}
 }
 

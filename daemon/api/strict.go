@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/settled-dev/settled/daemon"
 )
@@ -125,6 +126,10 @@ func plain(err error) string {
 	var ute *json.UnmarshalTypeError
 	if errors.As(err, &ute) {
 		return fmt.Sprintf("a JSON %s does not fit here (%s is expected)", ute.Value, kindWord(ute.Type))
+	}
+	var pe *time.ParseError
+	if errors.As(err, &pe) {
+		return "a time such as 2026-12-01T08:00:00Z is expected"
 	}
 	return strings.TrimPrefix(err.Error(), "json: ")
 }

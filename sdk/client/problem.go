@@ -51,7 +51,7 @@ type Problem struct {
 
 func (p *Problem) Error() string {
 	if len(p.Faults) > 0 {
-		return p.Title + ": " + strings.Join(p.Faults, "; ")
+		return strings.Join(p.Faults, "; ")
 	}
 	if p.Detail != "" {
 		return p.Detail

@@ -36,6 +36,8 @@ type Fake struct {
 	LastSubmit daemon.SubmitRequest
 	LastDecide daemon.DecideRequest
 	LastBy     journal.By
+	// Pages counts calls of Events.
+	Pages int
 }
 
 // New returns an empty fake.
@@ -361,6 +363,7 @@ func (f *Fake) Reviews(_ context.Context, filter string) ([]journal.Effect, erro
 func (f *Fake) Events(_ context.Context, after int64, filter string, limit int) ([]journal.Entry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.Pages++
 	var out []journal.Entry
 	for _, x := range f.entries {
 		if x.Seq > after && len(out) < limit && selects(filter, journal.Effect{Intent: journal.Intent{Key: x.Key}, Phase: x.To}) {
