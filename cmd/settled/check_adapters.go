@@ -28,8 +28,6 @@ const (
 	checkBudget = 10 * time.Second
 	// checkAtOnce bounds how many adapters a check has running.
 	checkAtOnce = 4
-	// staleAfter is how old somebody's word about a deduplication may be.
-	staleAfter = 365 * 24 * time.Hour
 )
 
 // destinationCheck is the check of one destination. Only its own goroutine uses it.
@@ -286,7 +284,7 @@ func (c *destinationCheck) dedupe(pointer string, spec sdk.ActionSpec) {
 		c.at(pointer+"/verified_on", levelFault, spec.Name+": "+i.VerifiedOn+" is not a date", "write it as 2026-11-30")
 	case at.After(now.Add(24 * time.Hour)): // somewhere it is tomorrow already
 		c.at(pointer+"/verified_on", levelWarn, spec.Name+": the deduplication was verified on "+i.VerifiedOn+", which is yet to come", "write the day on which it was tried")
-	case now.Sub(at) > staleAfter:
+	case at.AddDate(1, 0, 1).Before(now): // the anniversary itself is in time
 		c.at(pointer+"/verified_on", levelWarn, spec.Name+": the deduplication was verified on "+i.VerifiedOn+", over a year ago", "try it again, then change verified_on")
 	}
 }
