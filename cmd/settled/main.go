@@ -31,6 +31,8 @@ func runHidden(args []string) int {
 		return desk.Main(args[1:])
 	case "serve":
 		return serveMain(args[1:])
+	case "check":
+		return checkMain(args[1:])
 	case "bench":
 		return benchMain(args[1:])
 	}

@@ -45,21 +45,29 @@ func newPorts(cfg *config.Config, runtimeDir string, log *slog.Logger) (*ports, 
 		if err != nil {
 			return nil, fmt.Errorf("destinations.%s: %w", name, err)
 		}
-		cmd := host.Command{
-			Name: name, RuntimeDir: runtimeDir, Linger: dest.ForOperation("").Linger,
-			Log: log.With("destination", name),
-		}
-		if _, ok := builtIn()[dest.Adapter]; ok {
-			cmd.Args = []string{"adapter-serve", dest.Adapter}
-		} else {
-			cmd.Path = filepath.Join(cfg.Adapters.Dir, dest.Adapter)
-			cmd.SHA256 = dest.SHA256
-		}
+		cmd := adapterCommand(cfg, name, runtimeDir, log)
 		p.sups[name] = host.NewSupervisor(host.Options{Command: cmd, Configuration: sdk.Configuration{
 			Destination: name, Config: dest.With.RawMessage, Secrets: secrets, HostVersion: version(),
 		}})
 	}
 	return p, nil
+}
+
+// adapterCommand says how a destination's adapter is started: this program
+// again where it is built in, else the installed one as it was pinned.
+func adapterCommand(cfg *config.Config, name, runtimeDir string, log *slog.Logger) host.Command {
+	dest := cfg.Destinations[name]
+	cmd := host.Command{
+		Name: name, RuntimeDir: runtimeDir, Linger: dest.ForOperation("").Linger,
+		Log: log.With("destination", name),
+	}
+	if _, ok := builtIn()[dest.Adapter]; ok {
+		cmd.Args = []string{"adapter-serve", dest.Adapter}
+	} else {
+		cmd.Path = filepath.Join(cfg.Adapters.Dir, dest.Adapter)
+		cmd.SHA256 = dest.SHA256
+	}
+	return cmd
 }
 
 // startFault is a destination that did not start, with the reason.
