@@ -288,10 +288,11 @@ func triggers(cs []sdk.Consequence) string {
 
 // Verify checks the audit chain, with the daemon running.
 func (d *Daemon) Verify(ctx context.Context, expectHead string) (VerifyReport, error) {
-	return verifyReport(d.db.Verify(ctx, expectHead))
+	return ReportOf(d.db.Verify(ctx, expectHead))
 }
 
-func verifyReport(r sqlite.Report, err error) (VerifyReport, error) {
+// ReportOf tells tampering from a check that could not run.
+func ReportOf(r sqlite.Report, err error) (VerifyReport, error) {
 	out := VerifyReport{OK: err == nil && len(r.Problems) == 0, Checked: r.Checked, Head: r.Head, Problems: r.Problems}
 	if errors.Is(err, sqlite.ErrCouldNotVerify) {
 		out.CouldNotRun, err = err.Error(), nil
@@ -304,7 +305,11 @@ func (d *Daemon) Backup(ctx context.Context, file string) error { return d.db.Ba
 
 // Stats are numbers about the journal.
 func (d *Daemon) Stats(ctx context.Context) (JournalStats, error) {
-	st, err := d.db.Stats(ctx)
+	return StatsOf(d.db.Stats(ctx))
+}
+
+// StatsOf names the journal's numbers as the API does.
+func StatsOf(st sqlite.Stats, err error) (JournalStats, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -1,45 +1,60 @@
-// Command settled is the daemon and every tool around it. Offline verbs and
-// the daemon are registered here; client verbs talk to it over its socket.
+// Command settled is the daemon and every tool around it. The client verbs live
+// in internal/cli; what is started here are the daemon, the offline verbs, and
+// the processes that settled starts itself: adapters and the demo's destinations.
+//
+// Guarantees: the exit status follows one table, results go to standard output
+// and everything else to standard error. A killed client leaves the daemon as it
+// is; a killed daemon leaves a journal from which the next one goes on.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
+	"github.com/settled-dev/settled/cmd/settled/internal/cli"
 	"github.com/settled-dev/settled/cmd/settled/internal/desk"
 	"github.com/settled-dev/settled/cmd/settled/internal/gitdest"
 	"github.com/settled-dev/settled/sdk/serve"
 )
 
-func main() { os.Exit(runHidden(os.Args[1:])) }
+func main() { os.Exit(run(os.Args[1:])) }
 
-// runHidden runs the verbs that only other parts of settled start: adapters,
-// and the two destinations of the demo. It knows no flags of its own.
-func runHidden(args []string) int {
-	if len(args) == 0 {
-		return unknownVerb()
+// run runs one command line. The daemon handles signals itself; every other
+// verb ends with the first one.
+func run(args []string) int {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if len(args) == 0 || args[0] != "serve" {
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
 	}
-	switch args[0] {
-	case "adapter-serve":
-		if len(args) < 2 || builtIn()[args[1]] == nil {
-			return unknownVerb()
-		}
-		return serve.Run(builtIn()[args[1]](), args[2:])
-	case "git-destination":
-		return gitdest.Main(args[1:])
-	case "desk":
-		return desk.Main(args[1:])
-	case "serve":
-		return serveMain(args[1:])
-	case "check":
-		return checkMain(args[1:])
-	case "bench":
-		return benchMain(args[1:])
+	app := cli.App{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
+		Version: version(), Local: localVerbs(), OpenJournal: openOffline,
 	}
-	return unknownVerb()
+	return app.Run(ctx, args)
 }
 
-func unknownVerb() int {
-	fmt.Fprintln(os.Stderr, "settled: no such verb; type: settled --help")
-	return 2
+// localVerbs are the verbs that are no clients of a daemon.
+func localVerbs() []cli.Local {
+	return []cli.Local{
+		{Name: "serve", Short: "Runs the daemon", Run: serveMain},
+		{Name: "check", Short: "Checks configuration, credentials, adapters, journal and schedules", Run: checkMain},
+		{Name: "bench", Short: "Measures effects per second, fsyncs and latency on this machine", Run: benchMain},
+		{Name: "adapter-serve", Hidden: true, Run: adapterMain},
+		{Name: "desk", Hidden: true, Run: desk.Main},
+		{Name: "git-destination", Hidden: true, Run: gitdest.Main},
+	}
+}
+
+// adapterMain is how a built-in adapter runs: this binary again, as a process of its own.
+func adapterMain(args []string) int {
+	if len(args) == 0 || builtIn()[args[0]] == nil {
+		fmt.Fprintln(os.Stderr, "settled adapter-serve: name a built-in adapter; the daemon starts this by itself")
+		return 2
+	}
+	return serve.Run(builtIn()[args[0]](), args[1:])
 }

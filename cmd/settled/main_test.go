@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 		os.Exit(serve.Run(a, os.Args[1:]))
 	}
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
-		os.Exit(runHidden(os.Args[1:]))
+		os.Exit(run(os.Args[1:]))
 	}
 	os.Exit(m.Run())
 }

@@ -77,25 +77,34 @@ type configError struct{ err error }
 func (e *configError) Error() string { return e.err.Error() }
 func (e *configError) Unwrap() error { return e.err }
 
-// openJournal opens the journal that the configuration names.
-func openJournal(ctx context.Context, cfg *config.Config, log *slog.Logger) (*sqlite.DB, error) {
+// journalOptions says where the journal lies and with which key its chain is made.
+func journalOptions(cfg *config.Config, log *slog.Logger) (sqlite.Options, error) {
 	var key []byte
 	if name := cfg.Journal.ChainKey; name != "" {
 		secret, err := cfg.Credential(name)
 		if err != nil {
-			return nil, &configError{fmt.Errorf("journal.chain_key: %w", err)}
+			return sqlite.Options{}, &configError{fmt.Errorf("journal.chain_key: %w", err)}
 		}
 		key = []byte(secret)
+	}
+	return sqlite.Options{
+		Path: cfg.Journal.Path, GenerationPath: cfg.Journal.Generation, ChainKey: key,
+		BootID: bootID(), Version: version(), Log: log,
+	}, nil
+}
+
+// openJournal opens the journal that the configuration names.
+func openJournal(ctx context.Context, cfg *config.Config, log *slog.Logger) (*sqlite.DB, error) {
+	opts, err := journalOptions(cfg, log)
+	if err != nil {
+		return nil, err
 	}
 	for _, dir := range []string{filepath.Dir(cfg.Journal.Path), filepath.Dir(cfg.Journal.Generation)} {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return nil, &configError{fmt.Errorf("make the journal's directory: %w", err)}
 		}
 	}
-	return sqlite.Open(ctx, sqlite.Options{
-		Path: cfg.Journal.Path, GenerationPath: cfg.Journal.Generation, ChainKey: key,
-		BootID: bootID(), Version: version(), Log: log,
-	})
+	return sqlite.Open(ctx, opts)
 }
 
 // reap proves the processes of an earlier daemon dead. Only then may its open
