@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"time"
@@ -77,6 +78,7 @@ func benchMain(args []string) int {
 	proof := flags.String("proof", "ack", "ack or read")
 	dir := flags.String("dir", "", "where the journal lies (default: a temporary directory)")
 	asJSON := flags.Bool("json", false, "one JSON object a level")
+	profile := flags.String("cpuprofile", "", "write the daemon's CPU profile of all levels to this `FILE`")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -92,6 +94,18 @@ func benchMain(args []string) int {
 	if *proof != "ack" && *proof != "read" {
 		fmt.Fprintln(os.Stderr, "settled bench: --proof is ack or read")
 		return 2
+	}
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "settled bench: --cpuprofile:", err)
+			return 1
+		}
+		defer f.Close()
+		defer pprof.StopCPUProfile()
 	}
 	show := benchTable(os.Stdout)
 	if *asJSON {
