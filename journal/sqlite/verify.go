@@ -80,6 +80,7 @@ type verifier struct {
 	last  map[uint64]lastLine // by key: what the chain says of each effect
 	legal map[journal.Transition]bool
 	head  head
+	far   int64 // newest line that an effect points to
 }
 
 type lastLine struct {
@@ -214,15 +215,24 @@ func (v *verifier) effects(ctx context.Context) error {
 			v.effect(r)
 			return nil
 		})
-		if err != nil || n == 0 {
+		if err != nil {
 			return err
 		}
+		if n == 0 {
+			break
+		}
 	}
+	end, err := readHead(ctx, v.c) // again: effects may have moved while we looked
+	if err == nil && v.far > end.seq {
+		v.r.problem("an effect points to line %d, the chain ends at %d", v.far, end.seq)
+	}
+	return err
 }
 
 func (v *verifier) effect(r row) {
 	key, phase, last := r.str(1), journal.Phase(r.str(2)), r.int(3)
 	v.r.Effects++
+	v.far = max(v.far, last)
 	if r[5] == nil {
 		v.r.problem("%s has no intent", key)
 	} else if why := changedPayload(r); why != "" {
