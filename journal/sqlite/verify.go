@@ -187,7 +187,7 @@ func (v *verifier) move(x *journal.Entry, back int64) {
 	}
 	k := maphash.String(v.seed, x.Key)
 	was, known := v.last[k]
-	if known && back != was.seq {
+	if pruned := x.Transition == 0 && back == 0; known && back != was.seq && !pruned {
 		v.r.problem("line %d links to %d, the line before it about %s is %d", x.Seq, back, x.Key, was.seq)
 	}
 	if x.Transition == 0 {
