@@ -79,6 +79,7 @@ func benchMain(args []string) int {
 	dir := flags.String("dir", "", "where the journal lies (default: a temporary directory)")
 	asJSON := flags.Bool("json", false, "one JSON object a level")
 	profile := flags.String("cpuprofile", "", "write the daemon's CPU profile of all levels to this `FILE`")
+	gated := flags.Bool("gate", false, "measure the levels that have bounds, and fail where a count is above its bound")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -107,12 +108,23 @@ func benchMain(args []string) int {
 		defer f.Close()
 		defer pprof.StopCPUProfile()
 	}
+	if *gated {
+		err := runGates(context.Background(), benchGates(), os.Stdout, func(ctx context.Context, inFlight []int, show func(benchLine) error) error {
+			o.inFlight = inFlight
+			return runBench(ctx, o, show)
+		})
+		return benchStatus(err)
+	}
 	show := benchTable(os.Stdout)
 	if *asJSON {
 		encode := json.NewEncoder(os.Stdout)
 		show = func(l benchLine) error { return encode.Encode(l) }
 	}
-	if err := runBench(context.Background(), o, show); err != nil {
+	return benchStatus(runBench(context.Background(), o, show))
+}
+
+func benchStatus(err error) int {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "settled bench:", err)
 		return 1
 	}
