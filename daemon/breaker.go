@@ -53,7 +53,7 @@ func (b *breaker) allows(now time.Time) (time.Duration, bool) {
 		}
 		return time.Second, false
 	}
-	return max(b.probeAt.Sub(now), 10*time.Millisecond), false
+	return max(b.probeAt.Sub(now), time.Second), false // a probe that ends pokes
 }
 
 // begin notes that a write goes; it reports false when another got in between.
@@ -70,11 +70,14 @@ func (b *breaker) begin() bool {
 	return false
 }
 
-// answered records a write that got a definite answer.
+// answered records a write that got a definite answer. While the breaker is
+// open it closes nothing: the call left before, and only a read half-opens.
 func (b *breaker) answered() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.state, b.streak, b.trial, b.pause = breakerClosed, 0, false, 0
+	if b.state != breakerOpen {
+		b.state, b.streak, b.trial, b.pause = breakerClosed, 0, false, 0
+	}
 }
 
 // notSent takes back a begin that led to no call.
@@ -130,19 +133,22 @@ func (b *breaker) wantsProbe(now time.Time) (time.Duration, bool) {
 func (b *breaker) read(ok bool, now time.Time) (halfOpened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.probing = false
-	if b.state != breakerOpen {
-		return false
+	if b.state != breakerOpen || now.Before(b.probeAt) {
+		return false // too early to believe that it is back, or to wait longer for it
 	}
 	if !ok {
 		b.trip(now)
 		return false
 	}
-	if now.Before(b.probeAt) {
-		return false // too early to believe that it is back
-	}
 	b.state, b.trial = breakerHalfOpen, false
 	return true
+}
+
+// probed ends a probe.
+func (b *breaker) probed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.probing = false
 }
 
 func (b *breaker) open() bool {

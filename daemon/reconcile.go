@@ -202,6 +202,7 @@ func readRequest(e journal.Effect, op operation) sdk.ReadRequest {
 func (s *destination) goProbe() {
 	s.d.spawnLate(func(ctx context.Context) {
 		ok := s.probe(ctx)
+		s.breaker.probed()
 		if s.breaker.read(ok, time.Now()) {
 			s.d.log.Info("the destination answers; one write may try", "destination", s.name)
 			poke(s.wake)
