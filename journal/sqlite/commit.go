@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,16 +84,34 @@ func (db *DB) enqueue(ctx context.Context, o *op) error {
 func (db *DB) commitLoop() {
 	defer close(db.done)
 	for {
-		var ops []*op
-		if len(db.wakes) > 0 && db.broken.Load() == nil {
-			ops = append(ops, &op{fn: wake})
-		} else if o, ok := <-db.queue; ok {
-			ops = append(ops, o)
-		} else {
+		o := db.next()
+		if o == nil {
 			return
 		}
-		ops = db.drain(ops)
-		db.commit(ops)
+		db.commit(db.drain([]*op{o}))
+	}
+}
+
+// wakeAgain is how long waking waits after a batch that failed, for it would fail again at once.
+const wakeAgain = time.Second
+
+// next waits for an operation: the committer's own waking first, unless the
+// last batch failed. Nil means that the queue is closed and empty.
+func (db *DB) next() *op {
+	var again <-chan time.Time
+	if len(db.wakes) > 0 && db.broken.Load() == nil {
+		if !db.aborted {
+			return &op{fn: wake}
+		}
+		timer := time.NewTimer(wakeAgain)
+		defer timer.Stop()
+		again = timer.C
+	}
+	select {
+	case o := <-db.queue:
+		return o
+	case <-again:
+		return &op{fn: wake}
 	}
 }
 
@@ -121,7 +140,7 @@ func (db *DB) commit(ops []*op) {
 	b := &batch{ops: ops, delta: map[counterKey]int64{}}
 	began := time.Now()
 	err := db.run(b)
-	if err != nil {
+	if db.aborted = err != nil; db.aborted {
 		db.abort(b, err)
 		return
 	}
@@ -240,6 +259,9 @@ func (db *DB) abort(b *batch, err error) {
 	default:
 		if rerr := db.reload(context.Background()); rerr != nil {
 			db.fail(storageError(rerr))
+		}
+		if slices.ContainsFunc(b.ops, func(o *op) bool { return o.done == nil }) {
+			db.wakes = append(db.wakes, "all") // the waking was undone with the rest
 		}
 	}
 	db.answer(b.ops, err)

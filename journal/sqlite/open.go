@@ -70,6 +70,7 @@ type DB struct {
 	restored    bool
 	restoredAt  time.Time
 	wakes       []string // scopes whose held effects are still to be woken
+	aborted     bool     // the last batch failed
 	marked      time.Time
 
 	view    view                  // what the last commit made true, for readers
