@@ -231,9 +231,9 @@ func (d *Daemon) stopTaking() {
 // drain is the orderly stop: stop taking work, then give up calls with a cause.
 func (d *Daemon) drain() error {
 	d.stopTaking()
-	d.work.Wait()
 	done := make(chan struct{})
 	go func() {
+		d.work.Wait()
 		d.calls.Wait()
 		close(done)
 	}()
@@ -280,18 +280,36 @@ func (d *Daemon) operation(e journal.Effect) (operation, *destination, error) {
 // write applies events to one effect in one transaction, deciding on its present state.
 func (d *Daemon) write(ctx context.Context, key string, f func(*sqlite.Tx, journal.Effect) (journal.Effect, error)) (journal.Effect, error) {
 	var out journal.Effect
+	held := ""
 	err := d.db.Write(ctx, func(tx *sqlite.Tx) error {
 		e, err := tx.Effect(key)
 		if err != nil {
 			return err
 		}
+		held = e.HoldScope
 		out, err = f(tx, e)
 		return err
 	})
 	if err == nil {
 		d.followers.tell(out)
+		if held != "" && held != out.HoldScope {
+			d.released(ctx)
+		}
 	}
 	return out, err
+}
+
+// released looks again at everything that was held back. The journal makes it
+// due in a transaction of its own right after the one that ended the hold; an
+// empty one that is queued behind it is the signal that it is done.
+func (d *Daemon) released(ctx context.Context) {
+	if err := d.db.Write(ctx, func(*sqlite.Tx) error { return nil }); err != nil {
+		d.unexpected(ctx, "wait for what a hold had kept back", "", err)
+	}
+	for _, s := range d.dests {
+		poke(s.wake)
+		poke(s.care)
+	}
 }
 
 // record writes what must not be lost, whatever the disk does: a full disk
@@ -313,6 +331,8 @@ func (d *Daemon) record(key string, f func(*sqlite.Tx, journal.Effect) (journal.
 		select {
 		case <-d.db.Fatal():
 			return journal.Effect{}, d.db.FatalErr()
+		case <-d.callCtx.Done(): // the stop budget is over; the next start finds it open
+			return journal.Effect{}, fmt.Errorf("%w: %w", context.Cause(d.callCtx), err)
 		case <-time.After(wait):
 		}
 		wait = min(wait*2, 5*time.Second)

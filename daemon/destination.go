@@ -208,14 +208,16 @@ func (s *destination) careLoop(ctx context.Context) {
 		} else if wait > 0 && len(rows) == 0 {
 			return wait
 		}
+		later := time.Duration(0)
 		for _, row := range rows {
 			if s.shed(row.Kind) {
-				return time.Second
+				later = time.Second
+				continue
 			}
 			select {
 			case s.reads <- struct{}{}:
 			default:
-				return 0
+				return later
 			}
 			if !s.claim(row.Key) {
 				<-s.reads
@@ -223,7 +225,7 @@ func (s *destination) careLoop(ctx context.Context) {
 			}
 			s.goCare(row.Key, "timer")
 		}
-		return 0
+		return later
 	})
 }
 
@@ -258,7 +260,10 @@ func (s *destination) loop(ctx context.Context, pokes <-chan struct{}, kinds []j
 		}
 		wait := f(s.idle(rows))
 		next, err := s.d.db.NextDue(ctx, s.name, kinds, at)
-		if err == nil && !next.IsZero() {
+		switch {
+		case err != nil:
+			wait = time.Second
+		case !next.IsZero():
 			if until := time.Until(next); wait == 0 || until < wait {
 				wait = max(until, time.Millisecond)
 			}

@@ -32,13 +32,34 @@ func (s *destination) goDispatch(key string, b *begun) {
 		defer s.d.calls.Done()
 		defer s.d.inFlight.Add(-1)
 		e := s.dispatch(key, b)
-		s.release(key)
 		<-s.slots
 		poke(s.wake)
+		if e == nil {
+			s.rest(key)
+		}
+		s.release(key)
 		if e != nil {
 			s.settleDue(*e)
+			return
 		}
+		poke(s.wake)
+		poke(s.care) // whatever became due for the key meanwhile was passed over
 	}()
+}
+
+// rest keeps a key claimed for a moment when a look at it led to no call and it
+// is still due: an error must not be met again at once, over and over.
+func (s *destination) rest(key string) {
+	e, err := s.d.db.Effect(s.d.runCtx, key)
+	if err == nil && (e.Due != journal.DueDispatch || e.DueAt.After(now()) || s.breaker.open()) {
+		return
+	}
+	timer := time.NewTimer(noProgress)
+	defer timer.Stop()
+	select {
+	case <-s.d.runCtx.Done():
+	case <-timer.C:
+	}
 }
 
 // dispatch takes one due effect through Prepare, the gate, the call and the record of its answer.

@@ -32,9 +32,8 @@ func (d *Daemon) Release(ctx context.Context, scope string, who journal.By) (int
 		n, err = tx.ReleaseHold(scope, who)
 		return err
 	})
-	for _, s := range d.dests {
-		poke(s.wake)
-		poke(s.care)
+	if err == nil {
+		d.released(ctx)
 	}
 	return n, err
 }

@@ -40,6 +40,34 @@ func (s *destination) goCare(key, source string) {
 	})
 }
 
+// goRead does the read that a person asked for; its lease is taken already. When
+// it cannot be done, the lease ends and the read is made then.
+func (s *destination) goRead(e journal.Effect, source string) {
+	s.d.spawnLate(func(ctx context.Context) {
+		select {
+		case s.reads <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		defer func() {
+			<-s.reads
+			poke(s.care)
+		}()
+		if !s.claim(e.Key) {
+			return
+		}
+		op, err := s.operation(ctx, e.Operation)
+		if err == nil {
+			e, err = s.read(ctx, e, op, source)
+		}
+		if err != nil {
+			s.d.unexpected(ctx, "read again", e.Key, err)
+		}
+		s.release(e.Key)
+		s.settleDue(e)
+	})
+}
+
 // tend asks the core what is owed and does it until the effect waits for a
 // time, a write or a person. moved is false when it is due and nothing changed.
 func (s *destination) tend(ctx context.Context, key, source string) (e journal.Effect, moved bool) {
@@ -70,6 +98,16 @@ func (s *destination) tend(ctx context.Context, key, source string) (e journal.E
 				return e, false
 			}
 			e, moved = next, true
+		case journal.StepDispatch:
+			if e.Due != journal.DueHeld {
+				return e, true // the other loop sends it
+			}
+			next, err := s.unhold(ctx, key, op)
+			if err != nil {
+				s.d.unexpected(ctx, "release a held effect", key, err)
+				return e, false
+			}
+			return next, true
 		default:
 			return e, moved || e.DueAt.IsZero() || e.DueAt.After(now())
 		}
@@ -78,6 +116,21 @@ func (s *destination) tend(ctx context.Context, key, source string) (e journal.E
 		}
 	}
 	return e, true
+}
+
+// unhold asks again, after a release, whether a held effect may be sent: it is
+// due at once, or held for another reason until the next release.
+func (s *destination) unhold(ctx context.Context, key string, op operation) (journal.Effect, error) {
+	return s.d.write(ctx, key, func(tx *sqlite.Tx, e journal.Effect) (journal.Effect, error) {
+		if e.Phase != journal.Authorized || e.Due != journal.DueHeld {
+			return e, nil
+		}
+		put := journal.Defer{Until: now()}
+		if tx.DispatchOff() != "" || tx.HoldFor(e) != "" {
+			put = journal.Defer{Held: true}
+		}
+		return tx.Apply(e, put, s.d.env(op.policy, by("engine")))
+	})
 }
 
 // applyDecided decides inside the transaction, where holds are known, and applies what is decided.

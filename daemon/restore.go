@@ -35,10 +35,7 @@ func (d *Daemon) ConfirmRestore(ctx context.Context, deadAt time.Time, who journ
 	if err := d.db.Write(ctx, func(tx *sqlite.Tx) error { return tx.ClearRestored(who) }); err != nil {
 		return fmt.Errorf("confirm the restore: %w", err)
 	}
-	for _, s := range d.dests {
-		poke(s.wake)
-		poke(s.care)
-	}
+	d.released(ctx)
 	return nil
 }
 

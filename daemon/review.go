@@ -39,6 +39,9 @@ func (d *Daemon) Decide(ctx context.Context, key string, req DecideRequest, who 
 		return e, notFound(key, err)
 	}
 	d.wakeFor(e)
+	if s := d.dests[e.Destination]; s != nil && req.Decision == journal.DecideRead && e.Phase == journal.Reconciling {
+		s.goRead(e, who.Origin)
+	}
 	return e, nil
 }
 

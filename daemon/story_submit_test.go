@@ -347,20 +347,24 @@ func TestScenario54_refused_before_any_call(t *testing.T) {
 func TestScenario55_spent_budgets_have_an_owner(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]struct {
-		extra string
+		left  time.Duration
 		fault daemontest.Fault
 		why   string
 	}{
-		"attempts after absence": {"", daemontest.RequestLost(), "attempts spent"},
-		"deadline after absence": {"deadline = \"61s\"\n", daemontest.RequestLost(), "deadline passed"},
-		"never sent":             {"", daemontest.Refused(), "retry time spent"},
+		"attempts after absence": {24 * time.Hour, daemontest.RequestLost(), "attempts spent"},
+		"deadline after absence": {65 * time.Second, daemontest.RequestLost(), "deadline passed"},
+		"never sent":             {24 * time.Hour, daemontest.Refused(), "retry time spent"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, s.extra, func(t *testing.T, r *daemontest.Rig) {
+			story(t, "", func(t *testing.T, r *daemontest.Rig) {
 				r.World.Draw(func(string, int) daemontest.Fault { return s.fault })
 				run := r.Start()
 				defer stop(t, run)
-				run.Ticket(key)
+				req := daemontest.Request(key)
+				req.NotAfter = time.Now().Add(s.left)
+				if _, err := run.Submit(t.Context(), req, daemontest.Client); err != nil {
+					t.Fatal(err)
+				}
 				e := run.Until(key, 24*time.Hour, journal.Failed)
 				if !strings.Contains(e.Reason, s.why) {
 					t.Errorf("reason %q", e.Reason)
@@ -396,7 +400,10 @@ func TestScenario56_containment_decides_what_waits(t *testing.T) {
 				}
 				r.World.Set(func(v *daemontest.View) { v.Blind = false })
 				run.Until(key, 2*time.Hour, journal.Succeeded)
-				run.Until(second, 10*time.Second, journal.Succeeded)
+				if waits {
+					run.Until(second, 10*time.Second, journal.Succeeded) // woken by the end of the hold
+				}
+				run.Until(second, 2*time.Hour, journal.Succeeded)
 				run.Once(key)
 				run.Once(second)
 				calls(t, r, second, 1)

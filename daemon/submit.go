@@ -172,20 +172,28 @@ func (s *destination) reserve(ctx context.Context, in journal.Intent) *reserved 
 	}
 	if !s.claim(in.Key) {
 		<-s.slots
+		poke(s.wake) // the loop may have met the slot taken
 		return nil
 	}
 	if !s.limiter.Allow() || !s.breaker.begin() {
-		s.unreserve(in.Key)
+		s.giveBack(in.Key)
 		return nil
 	}
 	return &reserved{live: live, id: s.d.opts.NewID()}
 }
 
+// unreserve gives back a whole reservation that led to no call.
 func (s *destination) unreserve(key string) {
 	s.breaker.notSent()
+	s.giveBack(key)
+}
+
+// giveBack gives back a key and a slot.
+func (s *destination) giveBack(key string) {
 	s.release(key)
 	<-s.slots
 	poke(s.wake)
+	poke(s.care) // whatever became due for the key meanwhile was passed over
 }
 
 // insert writes the intent, its authority and, where a slot is reserved, the `sent` row.

@@ -74,7 +74,7 @@ func errorAnswer(a journal.Answer, err error) journal.Answer {
 	if errors.As(err, &u) {
 		select {
 		case <-u.Ended():
-			a.Death, a.At = true, u.EndedAt()
+			a.Death, a.At = true, micro(u.EndedAt())
 		default:
 			a.Open, a.Cause = true, "timeout"
 		}

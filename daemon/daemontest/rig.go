@@ -43,6 +43,7 @@ type Rig struct {
 	port    *Port
 	deadAt  time.Time
 	options func(*daemon.Options)
+	wrap    func(daemon.Port) daemon.Port
 	fault   func(op string) error
 }
 
@@ -66,6 +67,9 @@ func NewRig(t testing.TB, w *World, extra string) *Rig {
 	base := t.TempDir()
 	return &Rig{T: t, World: w, Config: c, Log: &Logs{}, base: base, dir: filepath.Join(base, "journal-0"), seed: 1}
 }
+
+// Ports wraps the port of every daemon that starts from now on.
+func (r *Rig) Ports(f func(daemon.Port) daemon.Port) { r.wrap = f }
 
 // Options changes the options of every daemon that starts from now on.
 func (r *Rig) Options(f func(*daemon.Options)) { r.options = f }
@@ -111,6 +115,12 @@ func (r *Rig) Start() *Running {
 		Settings: r.Config, Journal: db, Ports: map[string]daemon.Port{"desk": run.port},
 		Log:     slog.New(slog.NewTextHandler(r.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: "test", Host: "test", DeadAt: r.deadAt, NewID: r.newID, Rand: r.random(),
+	}
+	if _, err := run.port.Acquire(r.T.Context()); err != nil { // adapters are up before their daemon
+		r.T.Fatal(err)
+	}
+	if r.wrap != nil {
+		o.Ports["desk"] = r.wrap(run.port)
 	}
 	if r.options != nil {
 		r.options(&o)
