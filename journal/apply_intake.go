@@ -16,10 +16,6 @@ func (ev Submit) apply(b *builder) error {
 		if err := b.move(42, Unknown); err != nil {
 			return err
 		}
-		b.e.Authority = &Authority{ // the policy's grant: once it is absent, it may be sent
-			Ref: "policy:" + b.env.Policy.SHA256, GrantedAt: b.env.Now, ExpiresAt: ev.Intent.Deadline,
-			PolicySHA256: b.env.Policy.SHA256, ContractSHA256: b.env.Policy.Contract,
-		}
 		b.why("the journal was restored from a backup and does not know this key")
 		b.e.Authority = ptrCopy(ev.Authority)
 		b.presume(ev.Attempt, later(ev.DeadAt, ev.Attempt.ClosedAt))

@@ -163,7 +163,14 @@ func (tx *Tx) Submit(in journal.Intent, env journal.Env, restored bool) (e journ
 		return e, false, err
 	}
 	in.SubmittedAt, in.NotBefore, in.Deadline = stored(in.SubmittedAt), stored(in.NotBefore), stored(in.Deadline)
-	e, err = tx.Apply(journal.Effect{}, journal.Submit{Intent: in, Restored: restored}, env)
+	ev := journal.Submit{Intent: in, Restored: restored}
+	if restored { // the policy's grant, so that a proved absence may be sent
+		ev.Authority = &journal.Authority{
+			Ref: "policy:" + env.Policy.SHA256, GrantedAt: env.Now, ExpiresAt: in.Deadline,
+			PolicySHA256: env.Policy.SHA256, ContractSHA256: env.Policy.Contract,
+		}
+	}
+	e, err = tx.Apply(journal.Effect{}, ev, env)
 	return e, err == nil, err
 }
 
