@@ -298,8 +298,9 @@ func TestScenario47_a_restored_backup_sends_nothing_until_confirmed(t *testing.T
 			t.Errorf("dispatch is on after a restore: %+v %v", s, err)
 		}
 		run.Ticket(after)
-		run.Ticket("new:v1")
 		time.Sleep(time.Hour)
+		run.Ticket("new:v1")
+		time.Sleep(5 * time.Minute)
 		if n := len(r.World.Calls("")); n != sent {
 			t.Errorf("%d calls before anybody confirmed", n-sent)
 		}
