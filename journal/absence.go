@@ -72,7 +72,7 @@ func ProveAbsence(e Effect, r Reading, p Policy) Lackings {
 		lack(ClauseVisibility, "the read did not prove that these credentials would see the object")
 	}
 	settle, bounded := SettleNotBefore(e, p)
-	strong := r.Consistency == ConsistencyStrong && p.Consistency == ConsistencyStrong
+	strong := isStrong(r, p)
 	closed := allClosed(e)
 	switch {
 	case !closed:
@@ -100,6 +100,11 @@ func ProveAbsence(e Effect, r Reading, p Policy) Lackings {
 		lack(ClauseAgree, "a second agreeing read is needed")
 	}
 	return l
+}
+
+// isStrong reports whether this answer shows the destination's truth at once.
+func isStrong(r Reading, p Policy) bool {
+	return r.Consistency == ConsistencyStrong && p.Consistency == ConsistencyStrong
 }
 
 func cannotProve(e Effect, r Reading, p Policy) string {
@@ -148,10 +153,15 @@ func agree(e Effect, r Reading, p Policy, strong bool, settle time.Time) bool {
 		return false
 	}
 	f := e.Doubt.FirstAbsent
-	if f.BegunAt.Before(processingOver(e, p)) || (!strong && f.BegunAt.Before(settle)) {
+	if beforeGrace(*f, e, p, strong, settle) {
 		return false
 	}
 	return agreesWith(*f, r) && !r.BegunAt.Before(later(f.BegunAt, f.EndedAt).Add(lagOf(r, p)))
+}
+
+// beforeGrace reports whether a read was begun before everything that may have been sent could have landed and be seen.
+func beforeGrace(f AbsentRead, e Effect, p Policy, strong bool, settle time.Time) bool {
+	return f.BegunAt.Before(processingOver(e, p)) || (!strong && f.BegunAt.Before(settle))
 }
 
 // lastClosed is when the last call of the effect ended on our side; zero when none was made.

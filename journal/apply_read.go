@@ -361,7 +361,7 @@ func (b *builder) matched(r Reading, j Judgement) error {
 // noteObject writes what a read showed of our object into the outcome.
 func (b *builder) noteObject(j Judgement, r Reading) {
 	m := j.Match
-	if m == nil {
+	if m == nil || j.Verdict == VerdictConflicts { // what conflicts is not ours: it is a candidate of the review
 		return
 	}
 	b.setOutcome(func(o *Outcome) {
@@ -456,7 +456,10 @@ func (b *builder) countRead(r Reading, j Judgement) {
 	}
 	switch {
 	case j.Supports:
-		if d.FirstAbsent == nil || !agreesWith(*d.FirstAbsent, r) {
+		settle, _ := SettleNotBefore(b.e, b.env.Policy)
+		settle = settle.Add(extraLag(r, b.env.Policy))
+		if d.FirstAbsent == nil || !agreesWith(*d.FirstAbsent, r) ||
+			beforeGrace(*d.FirstAbsent, b.e, b.env.Policy, isStrong(r, b.env.Policy), settle) {
 			d.FirstAbsent = &AbsentRead{
 				BegunAt: r.BegunAt, EndedAt: r.EndedAt, View: r.View, FilterSHA256: r.FilterSHA256,
 				Subject: r.Principal, Evidence: r.Evidence,

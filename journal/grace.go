@@ -72,9 +72,11 @@ func nextRead(d Doubt, p Policy, now time.Time, jitter float64) time.Time {
 		next = d.SettleNotBefore
 	}
 	if f := d.FirstAbsent; f != nil {
-		if again := later(f.EndedAt.Add(confirmLag(p)), now.Add(minPause)); again.Before(next) {
-			next = again
+		again := f.EndedAt.Add(confirmLag(p))
+		if !again.After(now) { // it was missed, or the answer lags more than declared: soon, but ever more rarely
+			again = now.Add(max(confirmLag(p), now.Sub(f.EndedAt)))
 		}
+		next = earliest(next, again)
 	}
 	if d.ResolveBy.After(now) && d.ResolveBy.Before(next) {
 		next = d.ResolveBy

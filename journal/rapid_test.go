@@ -300,11 +300,12 @@ func TestRapidNoOrderOfEventsMakesASecondEffect(t *testing.T) {
 			}
 		}
 	})
-	for _, p := range append(Phases(), "second attempt", "in doubt and there") {
-		if p != Acknowledged && p != Repairing && p != RolledBack && p != Compensated && seen[p] == 0 {
+	for _, p := range []Phase{Unknown, ConfirmedAbsent, Succeeded, "second attempt", "in doubt and there"} {
+		if seen[p] == 0 {
 			t.Errorf("no story met: %s", p)
 		}
 	}
+	t.Log(seen)
 }
 
 // Left to the core alone, under a fair clock, every effect comes to rest where
