@@ -193,6 +193,7 @@ func command(t *testing.T, log *slog.Logger) Command {
 	})
 	return Command{
 		Name: "shop", Args: []string{"mode=adapter"}, RuntimeDir: dir, Linger: 300 * time.Millisecond, Log: log,
+		Env: []string{"GORACE=atexit_sleep_ms=0"}, // under -race a program otherwise sleeps a second before it ends
 	}
 }
 
