@@ -2,9 +2,15 @@ package host
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -41,6 +47,8 @@ func child(mode string, args []string) int {
 	case "garbage":
 		fmt.Println("Welcome to acme adapter")
 		return serve.Run(&rogue{}, nil)
+	case "vanish":
+		return vanish()
 	case "mute":
 		fmt.Fprintln(os.Stderr, "waiting for a database")
 		time.Sleep(time.Minute)
@@ -53,6 +61,29 @@ func child(mode string, args []string) int {
 		time.Sleep(time.Minute)
 	}
 	return 2
+}
+
+// vanish shakes hands for a socket of the test, which does not answer, and ends while the host connects.
+func vanish() int {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return 1
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)},
+		&x509.Certificate{SerialNumber: big.NewInt(1)}, key.Public(), key)
+	if err != nil {
+		return 1
+	}
+	path := os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/mute"
+	for i := 0; i < 1000; i++ {
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	fmt.Printf("1|1|unix|%s|grpc|%s\n", path, base64.RawStdEncoding.EncodeToString(der))
+	time.Sleep(50 * time.Millisecond)
+	return 5
 }
 
 // rogue does what the payload of an operation says.

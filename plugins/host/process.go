@@ -16,7 +16,9 @@ import (
 	"github.com/hashicorp/go-plugin"
 	gorunner "github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/settled-dev/settled/sdk"
 	"github.com/settled-dev/settled/sdk/serve"
@@ -42,6 +44,7 @@ type Process struct {
 	run         *runner
 	plugin      *plugin.Client
 	conn        *grpc.ClientConn
+	dialed      *dialed
 	client      *wire.Client
 	description sdk.Description
 	configured  sdk.Configured
@@ -182,7 +185,8 @@ func (p *Process) bringUp(ctx context.Context, c Command, conf sdk.Configuration
 
 // connect spawns the child and shakes hands.
 func (p *Process) connect(ctx context.Context, c Command) error {
-	p.plugin = plugin.NewClient(clientConfig(c, p.run))
+	p.dialed = &dialed{life: p.run.life, conns: map[*grpc.ClientConn]bool{}}
+	p.plugin = plugin.NewClient(clientConfig(c, p.run, p.dialed))
 	shaken := make(chan error, 1)
 	go func() {
 		protocol, err := p.plugin.Client()
@@ -200,6 +204,7 @@ func (p *Process) connect(ctx context.Context, c Command) error {
 	case <-ctx.Done():
 		p.run.abort() // go-plugin takes no context, but it sees the end of the child
 		<-shaken
+		p.conn = nil // should it have connected meanwhile: discard cleans up
 		return fmt.Errorf("the start was given up: %w", context.Cause(ctx))
 	}
 }
@@ -212,6 +217,9 @@ func (p *Process) explain(err error, c Command) error {
 	switch text := err.Error(); {
 	case strings.Contains(text, "timeout while waiting"):
 		return fmt.Errorf("it printed no handshake within %s; call serve.Main before any slow work", c.Timeout)
+	case status.Code(err) == codes.Canceled: // of go-plugin's context, which ends with the child
+		_, exit := p.run.death()
+		return fmt.Errorf("it ended right after the handshake (%s); make it run until its standard input ends", cmp.Or(exit, "running"))
 	case strings.Contains(text, "exited before") || strings.Contains(text, "Failed to read any lines"):
 		_, exit := p.run.death()
 		return fmt.Errorf("it ended before the handshake (%s); make its main function call serve.Main", cmp.Or(exit, "running"))
@@ -219,7 +227,7 @@ func (p *Process) explain(err error, c Command) error {
 	return err
 }
 
-func clientConfig(c Command, r *runner) *plugin.ClientConfig {
+func clientConfig(c Command, r *runner, d *dialed) *plugin.ClientConfig {
 	return &plugin.ClientConfig{
 		HandshakeConfig:  serve.Handshake(),
 		VersionedPlugins: serve.Plugins(nil),
@@ -235,6 +243,7 @@ func clientConfig(c Command, r *runner) *plugin.ClientConfig {
 		SyncStdout: &lineWriter{log: r.log, stream: "stdout"},
 		SyncStderr: &lineWriter{log: r.log, stream: "stderr"},
 		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithStreamInterceptor(d.note),
 			grpc.WithIdleTimeout(0), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 			grpc.WithDefaultCallOptions(
 				grpc.MaxCallRecvMsgSize(sdk.MaxMessage), grpc.MaxCallSendMsgSize(sdk.MaxMessage)),
@@ -247,13 +256,26 @@ func (p *Process) describe(ctx context.Context) error {
 	defer cancel()
 	d, err := p.client.Describe(ctx)
 	if err != nil {
-		return fmt.Errorf("it cannot describe itself; repair its Describe method: %w", err)
+		return p.undescribed(err)
 	}
 	if d.Name == "" {
 		return errors.New("its description has no name; set Description.Name")
 	}
 	p.description = d
 	return nil
+}
+
+// undescribed tells an adapter that ended from one that cannot describe itself.
+func (p *Process) undescribed(err error) error {
+	timer := time.NewTimer(200 * time.Millisecond) // the connection is gone before the process is
+	defer timer.Stop()
+	select {
+	case <-p.run.done:
+		_, exit := p.run.death()
+		return fmt.Errorf("it ended right after the handshake (%s); make it run until its standard input ends: %w", exit, err)
+	case <-timer.C:
+		return fmt.Errorf("it cannot describe itself; repair its Describe method: %w", err)
+	}
 }
 
 func (p *Process) configure(ctx context.Context, c Command, conf sdk.Configuration) error {
@@ -313,6 +335,42 @@ func (p *Process) firstCheck(ctx context.Context, c Command) error {
 func (p *Process) cleanUp() {
 	if p.plugin != nil {
 		p.plugin.Kill()
+		p.dialed.closeAll()
+	}
+}
+
+// dialed remembers go-plugin's connections. go-plugin opens a stream on each at
+// once, which passes by here, and waits for it with its lock held: it would notice neither
+// our context nor the end of the child. And when that fails, it forgets the
+// connection with all its goroutines.
+type dialed struct {
+	life context.Context // of the child
+
+	mu     sync.Mutex // guards below
+	closed bool
+	conns  map[*grpc.ClientConn]bool
+}
+
+func (d *dialed) note(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	next grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	d.mu.Lock()
+	d.conns[cc] = true
+	if d.closed {
+		_ = cc.Close()
+	}
+	d.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(d.life, cancel)
+	return next(ctx, desc, cc, method, opts...)
+}
+
+func (d *dialed) closeAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for cc := range d.conns {
+		_ = cc.Close() // a second time is harmless
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -443,6 +444,27 @@ func TestAFailedStartSaysWhatToChange(t *testing.T) {
 	}
 }
 
+// go-plugin forgets its connection when the child ends while it connects; goleak would see it.
+func TestAnEndRightAfterTheHandshakeLeaksNoConnection(t *testing.T) {
+	c := command(t, nil)
+	c.Args = []string{"mode=vanish"}
+	failed := make(chan error, 1)
+	go func() { _, err := Start(t.Context(), c, sdk.Configuration{}); failed <- err }()
+	var dir []string
+	eventually(t, "there is a directory for the socket", func() bool {
+		dir, _ = filepath.Glob(filepath.Join(c.RuntimeDir, "plugin-dir*"))
+		return len(dir) == 1
+	})
+	l, err := net.Listen("unix", filepath.Join(dir[0], "mute")) // held by us, so it outlives the child
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "ended right after the handshake (exit status 5)") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAStartIsGivenUpWhenItsContextEnds(t *testing.T) {
 	cmd := command(t, nil)
 	cmd.Args = []string{"mode=mute"}
@@ -454,6 +476,22 @@ func TestAStartIsGivenUpWhenItsContextEnds(t *testing.T) {
 	}
 	if took := time.Since(begun); took > 3*time.Second {
 		t.Errorf("giving up took %s", took)
+	}
+}
+
+// Whatever the moment, the directory is empty and no goroutine is left afterwards.
+func TestAStartGivenUpAtAnyMomentLeavesNothing(t *testing.T) {
+	c := command(t, nil)
+	for after := time.Duration(0); after < 80*time.Millisecond; after += 4 * time.Millisecond {
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		p, err := Start(ctx, c, sdk.Configuration{})
+		cancel()
+		if err != nil {
+			continue
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -45,7 +45,9 @@ type runner struct {
 	lineW            *io.PipeWriter
 	readers          sync.WaitGroup // the two goroutines that read the outputs
 
-	done    chan struct{} // closed when proven dead
+	done    chan struct{}   // closed when proven dead
+	life    context.Context // ends when done is closed
+	die     context.CancelFunc
 	drained chan struct{} // closed when also the outputs are read to their end
 
 	mu      sync.Mutex // guards below
@@ -65,6 +67,7 @@ func newRunner(c Command, prog *program, mark string, log *lineLog) *runner {
 		file:    newRunFile(c.RuntimeDir, c.Name, mark),
 	}
 	r.line, r.lineW = io.Pipe()
+	r.life, r.die = context.WithCancel(context.Background())
 	if !c.NoCgroup {
 		r.group = newCgroup(mark)
 		if r.group != nil {
@@ -209,6 +212,7 @@ func (r *runner) bury(exit string, at time.Time) {
 	closeAll([]*os.File{r.stdin})
 	_ = r.lineW.Close()
 	close(r.done)
+	r.die()
 	// All writers are dead, so the readers meet the end of the pipes; should a
 	// descriptor have been passed to a stranger, they are cut off.
 	cutOff := time.AfterFunc(500*time.Millisecond, func() { closeAll([]*os.File{r.stdoutR, r.stderrR}) })

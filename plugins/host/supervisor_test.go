@@ -153,12 +153,17 @@ func TestAProcessThatAnswersNothingIsFoundByItsReads(t *testing.T) {
 	s := supervise(t, Options{})
 	p := acquire(t, s)
 	must(t, syscall.Kill(p.Identity().PID, syscall.SIGSTOP))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := s.Read(ctx, sdk.ReadRequest{}); err == nil {
-		t.Fatal("a stopped process answered")
+	eventually(t, "a read finds it stopped", func() bool { // not all of its threads stop at once
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := s.Read(ctx, sdk.ReadRequest{})
+		return err != nil
+	})
+	select {
+	case <-p.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the stopped process is still there")
 	}
-	<-p.Done()
 	committed(t, s, "commit")
 }
 
