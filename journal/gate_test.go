@@ -167,7 +167,7 @@ func TestAFirstReadFromBeforeTheGraceDoesNotAgree(t *testing.T) {
 		t.Fatalf("%s, although the call ended 10 s ago", s.e.Phase)
 	}
 	s.now = later(s.now, s.e.Doubt.SettleNotBefore)
-	s.read(empty(s.now)).wait(2 * time.Second).read(empty(s.now)).is(ConfirmedAbsent, FindingAbsent)
+	s.read(empty(s.now)).wait(2*time.Second).read(empty(s.now)).is(ConfirmedAbsent, FindingAbsent)
 }
 
 // An acceptance bars empty reads even when its evidence was rebutted and the proof expired.

@@ -190,3 +190,12 @@ func TestProofByAcknowledgement(t *testing.T) {
 	a.do(a.answer(AnswerAccepted)).is(Acknowledged, FindingAccepted)
 	a.do(Witness{What: "webhook"}).is(Verifying, FindingAccepted)
 }
+
+// Past the processing bound but inside the lag, a first read of a lagging view is no first read either.
+func TestAFirstReadInsideTheLagDoesNotAgree(t *testing.T) {
+	s := unknownEffect(t, strict())
+	s.now = s.e.Doubt.SettleNotBefore
+	s.read(empty(s.now)).do(Answer{Attempt: "a1", Class: AnswerNotExecuted, At: s.now.Add(-6 * time.Second)})
+	s.now = s.e.Doubt.SettleNotBefore
+	s.read(empty(s.now)).is(Unknown, FindingNotSent)
+}
