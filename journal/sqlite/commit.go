@@ -44,6 +44,8 @@ type batch struct {
 	delta map[counterKey]int64
 	wrote bool
 	holds bool // some hold changed
+
+	written map[string]*record // effects as the batch leaves them
 }
 
 // Write runs fn in a transaction and returns after COMMIT. fn runs on the
@@ -137,7 +139,7 @@ func (db *DB) commit(ops []*op) {
 		db.answer(ops, fmt.Errorf("%w: %w", ErrStopped, *cause))
 		return
 	}
-	b := &batch{ops: ops, delta: map[counterKey]int64{}}
+	b := &batch{ops: ops, delta: map[counterKey]int64{}, written: map[string]*record{}}
 	began := time.Now()
 	err := db.run(b)
 	if db.aborted = err != nil; db.aborted {
@@ -146,6 +148,7 @@ func (db *DB) commit(ops []*op) {
 	}
 	if b.wrote {
 		db.publish(b)
+		db.warm.keep(b.written)
 		db.stats.commit(len(ops), time.Since(began))
 	}
 	if err := db.fault("ack"); err != nil {
@@ -235,6 +238,7 @@ func (db *DB) runOp(b *batch, o *op) error {
 			return storageError(err)
 		}
 		b.wrote = true
+		b.touched(db.warm, tx)
 	}
 	for k, d := range tx.delta {
 		b.delta[k] += d

@@ -69,6 +69,7 @@ type DB struct {
 	dispatchOff string
 	restored    bool
 	restoredAt  time.Time
+	warm        warmth   // effects in flight
 	wakes       []string // scopes whose held effects are still to be woken
 	aborted     bool     // the last batch failed
 	marked      time.Time
@@ -95,7 +96,7 @@ func Open(ctx context.Context, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{opts: opts, lock: lock, queue: make(chan *op, maxBatch), done: make(chan struct{}), gone: make(chan struct{}), fatal: make(chan struct{})}
+	db := &DB{opts: opts, lock: lock, warm: warmth{}, queue: make(chan *op, maxBatch), done: make(chan struct{}), gone: make(chan struct{}), fatal: make(chan struct{})}
 	if err := db.open(ctx); err != nil {
 		return nil, errors.Join(err, db.release())
 	}

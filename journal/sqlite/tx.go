@@ -27,6 +27,7 @@ type Tx struct {
 	byKey map[string]*record
 	notes []journal.Entry // lines that belong to no change
 	facts []journal.Entry // lines that are kept even when the operation fails
+	noted []string        // keys whose rows such lines have touched
 }
 
 // record is an effect as this operation knows it.
@@ -124,9 +125,13 @@ func (tx *Tx) load(key string) (*record, error) {
 	if r, ok := tx.byKey[key]; ok {
 		return r, nil
 	}
-	e, last, err := readEffect(context.Background(), tx.db.w, key)
-	if err != nil {
-		return nil, tx.seen(err)
+	w, ok := tx.db.warm[key]
+	e, last := w.e, w.lastEvent
+	if !ok {
+		var err error
+		if e, last, err = readEffect(context.Background(), tx.db.w, key); err != nil {
+			return nil, tx.seen(err)
+		}
 	}
 	r := &record{e: e, lastEvent: last, stored: len(e.Attempts), phase: e.Phase, review: e.Review, repairs: e.Repairs}
 	tx.remember(r)
@@ -367,6 +372,7 @@ func (tx *Tx) flushNotes(notes []journal.Entry) error {
 		if err := tx.append([]journal.Entry{x}, back); err != nil {
 			return err
 		}
+		tx.noted = append(tx.noted, x.Key)
 		if back[x.Key] > 0 && x.Key != "" {
 			if _, err := tx.db.w.exec("UPDATE effect SET last_event=? WHERE key=?", back[x.Key], x.Key); err != nil {
 				return err
