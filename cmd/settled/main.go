@@ -42,6 +42,7 @@ func run(args []string) int {
 func localVerbs() []cli.Local {
 	return []cli.Local{
 		{Name: "serve", Short: "Runs the daemon", Run: serveMain},
+		{Name: "demo", Short: "The whole story in half a minute, on destinations that lose answers", Run: demoMain},
 		{Name: "check", Short: "Checks configuration, credentials, adapters, journal and schedules", Run: checkMain},
 		{Name: "bench", Short: "Measures effects per second, fsyncs and latency on this machine", Run: benchMain},
 		{Name: "adapter-serve", Hidden: true, Run: adapterMain},
