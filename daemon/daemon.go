@@ -267,16 +267,6 @@ func by(origin string) journal.By {
 	return journal.By{Actor: "settled", Kind: journal.System, Origin: origin}
 }
 
-// operation resolves what rules an effect now.
-func (d *Daemon) operation(e journal.Effect) (operation, *destination, error) {
-	dest := d.dests[e.Destination]
-	if dest == nil {
-		return operation{}, nil, fmt.Errorf("destination %s of %s is not configured any more; put it back or close the effect", e.Destination, e.Key)
-	}
-	op, err := dest.operation(d.runCtx, e.Operation)
-	return op, dest, err
-}
-
 // write applies events to one effect in one transaction, deciding on its present state.
 func (d *Daemon) write(ctx context.Context, key string, f func(*sqlite.Tx, journal.Effect) (journal.Effect, error)) (journal.Effect, error) {
 	var out journal.Effect

@@ -73,12 +73,11 @@ func fenceDone(r sdk.FenceResponse, err error) journal.FenceDone {
 	case err != nil:
 		return journal.FenceDone{}
 	case r.Found != nil && len(r.Found.Matches) > 0:
-		for _, m := range matchesOf(r.Found.Matches) {
-			if !m.Void {
-				return journal.FenceDone{Object: &m}
-			}
-			return journal.FenceDone{Fenced: true, Revision: r.Found.Matches[0].Object.Revision}
+		m := matchesOf(r.Found.Matches)[0]
+		if !m.Void {
+			return journal.FenceDone{Object: &m}
 		}
+		return journal.FenceDone{Fenced: true, Revision: r.Found.Matches[0].Object.Revision}
 	case r.Fenced != nil:
 		return journal.FenceDone{Fenced: true, Revision: r.Fenced.Revision}
 	}

@@ -111,13 +111,13 @@ func (r *sweepRun) one(ctx context.Context, key string) {
 		return
 	}
 	op := s.d.policyFor(before)
-	e, err := s.d.write(ctx, key, func(tx *sqlite.Tx, e journal.Effect) (journal.Effect, error) {
+	_, err = s.d.write(ctx, key, func(tx *sqlite.Tx, e journal.Effect) (journal.Effect, error) {
 		return tx.Apply(e, journal.ReadAgain{At: now()}, s.d.env(op.policy, by("sweep")))
 	})
 	if err != nil {
 		return // settled meanwhile
 	}
-	e, _ = s.tend(ctx, key, "sweep")
+	e, _ := s.tend(ctx, key, "sweep")
 	r.count(ctx, before, e)
 	s.settleDue(e)
 }
