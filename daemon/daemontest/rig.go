@@ -216,9 +216,9 @@ func (run *Running) bury() {
 		run.port.Kill()
 	}
 	r.deadAt = time.Now()
-	run.cancel()
 	_ = run.DB.Write(context.Background(), func(tx *sqlite.Tx) error { return tx.PutSetting("after-the-crash", "1") })
-	<-run.done
+	<-run.done // the journal's failure ends it; it is not asked to stop
+	run.cancel()
 	_ = run.DB.Close()
 	r.now, r.crash = nil, nil
 }
