@@ -385,3 +385,10 @@ func (l *Logs) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// disarm takes a planned crash back.
+func (p *crashPlan) disarm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.op = ""
+}
