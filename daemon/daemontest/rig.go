@@ -95,6 +95,8 @@ type Running struct {
 
 	// Breaches is what the whole history contradicts, found at Stop.
 	Breaches []string
+	// Ends counts the phases in which a simulation ended.
+	Ends map[journal.Phase]int
 }
 
 // Open opens the journal without a daemon. The caller closes it.

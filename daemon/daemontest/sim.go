@@ -117,13 +117,15 @@ func (s Sim) Run(t testing.TB) (breaches []string, story string) {
 		}
 	}
 	time.Sleep(simCalm)
+	run.Ends = map[journal.Phase]int{}
 	for i := range s.Effects {
-		breaches = append(breaches, s.ended(r, run, key(i))...)
+		breaches = append(breaches, s.ended(run, key(i))...)
 	}
 	if err := run.Stop(); err != nil {
 		breaches = append(breaches, "stop: "+err.Error())
 	}
 	w.Settle()
+	s.tell(t, r, run, crash)
 	breaches = append(breaches, run.Breaches...)
 	if len(breaches) > 0 {
 		db, err := r.Open()
@@ -177,14 +179,24 @@ func (s Sim) weather(w *World, minute int) {
 
 // ended says what is wrong with the end of one effect: after a long calm it is
 // settled, or a person has it.
-func (s Sim) ended(_ *Rig, run *Running, key string) (out []string) {
+func (s Sim) ended(run *Running, key string) (out []string) {
 	e, err := run.DB.Effect(context.Background(), key)
 	if err != nil {
 		return []string{key + ": " + err.Error()}
 	}
+	run.Ends[e.Phase]++
 	switch e.Phase {
 	case journal.Succeeded, journal.Failed, journal.NeedsHuman:
 		return nil
 	}
 	return []string{fmt.Sprintf("%s is still %s (%s, due %s at %s): %s (I12)", key, e.Phase, e.Finding, e.Due, e.DueAt.Format(time.RFC3339), journal.Words(e))}
+}
+
+// tell logs how eventful it was, so that a simulation in which nothing happens is seen.
+func (s Sim) tell(t testing.TB, r *Rig, run *Running, crashes int) {
+	befell := map[string]int{}
+	for _, c := range r.World.Calls("") {
+		befell[c.Fault]++
+	}
+	t.Logf("%d crashes, %d calls, %d reads, %d objects; ended %v; befell %v", crashes, len(r.World.Calls("")), r.World.Reads(""), len(r.World.All()), run.Ends, befell)
 }
