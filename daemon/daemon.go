@@ -246,12 +246,16 @@ func (d *Daemon) drain() error {
 	select {
 	case <-done:
 		d.log.Info("drained; nothing was in flight at the end")
+	case <-d.db.Fatal():
+		d.stopCall(d.db.FatalErr())
+		<-done
+		return d.db.FatalErr()
 	case <-timer.C:
 		d.log.Warn("stop budget over; what is in flight is parked as unknown", "in_flight", d.inFlight.Load())
 		d.stopCall(errStopBudget)
 		<-done
 	}
-	return nil
+	return d.db.FatalErr()
 }
 
 // env is what the core needs to know besides the effect.

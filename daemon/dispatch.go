@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/settled-dev/settled/journal"
+	"github.com/settled-dev/settled/journal/mutant"
 	"github.com/settled-dev/settled/journal/sqlite"
 	"github.com/settled-dev/settled/sdk"
 )
@@ -16,6 +17,13 @@ type begun struct {
 	attempt journal.Attempt
 	op      operation
 	live    Live
+	early   *answered // only in a mutant: what came of a call made before its row
+}
+
+// answered is what Dispatch returned.
+type answered struct {
+	r   sdk.Response
+	err error
 }
 
 func (s *destination) begun(e journal.Effect, op operation, live Live) *begun {
@@ -153,6 +161,11 @@ func (s *destination) open(ctx context.Context, e journal.Effect, op operation) 
 		return nil
 	}
 	attempt := s.attempt(e, live, id)
+	var early *answered
+	if mutant.SentAfterCall { // never in a normal build: the constant is false
+		r, err := live.Dispatch(s.d.callCtx, sdk.DispatchRequest{Operation: operationOf(e, id, len(e.Attempts)+1), Deadline: now().Add(op.policy.Timeout)})
+		early = &answered{r, err}
+	}
 	attempt.Baseline, attempt.ExpectedRevision = prep.Baseline, orElse(prep.Revision, revisionOf(e))
 	out, err := s.d.write(ctx, e.Key, func(tx *sqlite.Tx, cur journal.Effect) (journal.Effect, error) {
 		if prep.Target != "" {
@@ -173,7 +186,9 @@ func (s *destination) open(ctx context.Context, e journal.Effect, op operation) 
 		s.d.unexpected(ctx, "record the attempt", e.Key, err)
 		return nil
 	}
-	return s.begun(out, op, live)
+	b := s.begun(out, op, live)
+	b.early = early
+	return b
 }
 
 // prepared is what Prepare found out, and when.
@@ -295,10 +310,7 @@ func (s *destination) end(key string, op operation, ev journal.Event) {
 // waiting and nothing else: the outcome is then unknown.
 func (s *destination) call(b *begun) *journal.Effect {
 	a := b.attempt
-	r, err := b.live.Dispatch(s.d.callCtx, sdk.DispatchRequest{
-		Operation: operationOf(b.effect, a.ID, a.Number), Baseline: a.Baseline,
-		Deadline: a.Deadline, ExpectedRevision: a.ExpectedRevision,
-	})
+	r, err := s.perform(b)
 	ans := answerOf(a.ID, r, err, now())
 	if ans.Class == journal.AnswerUnknown && s.d.callCtx.Err() != nil {
 		ans.Cause = "stop"
@@ -323,6 +335,18 @@ func (s *destination) call(b *begun) *journal.Effect {
 	}
 	s.watchEnd(e.Key, a.ID, b.op, err)
 	return &e
+}
+
+// perform calls the adapter.
+func (s *destination) perform(b *begun) (sdk.Response, error) {
+	if b.early != nil {
+		return b.early.r, b.early.err
+	}
+	a := b.attempt
+	return b.live.Dispatch(s.d.callCtx, sdk.DispatchRequest{
+		Operation: operationOf(b.effect, a.ID, a.Number), Baseline: a.Baseline,
+		Deadline: a.Deadline, ExpectedRevision: a.ExpectedRevision,
+	})
 }
 
 // watchEnd closes an overdue attempt once its process is proved dead. When the

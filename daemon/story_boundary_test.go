@@ -166,6 +166,7 @@ func TestScenario07_similar_objects_are_never_guessed(t *testing.T) {
 
 func TestScenario07_two_objects_with_our_key_are_a_duplicate(t *testing.T) {
 	story(t, "", func(t *testing.T, r *daemontest.Rig) {
+		r.Lies = true // somebody else uses our key
 		r.World.Script(key, daemontest.AnswerLost())
 		run := r.Start()
 		defer stop(t, run)
@@ -283,6 +284,7 @@ func TestScenario10_a_lagging_replica_makes_no_duplicate(t *testing.T) {
 func TestScenario10_only_a_lying_lag_makes_a_duplicate_and_reading_finds_it(t *testing.T) {
 	w := daemontest.NewWorld(daemontest.Lagging(10*time.Second, 10*time.Second))
 	storyOf(t, w, "", func(t *testing.T, r *daemontest.Rig) {
+		r.Lies = true
 		r.World.Set(func(v *daemontest.View) { v.Lag = 20 * time.Minute }) // declared: ten seconds
 		r.World.Script(key, daemontest.AnswerLost())
 		run := r.Start()

@@ -40,6 +40,9 @@ func stop(t *testing.T, run *daemontest.Running) {
 	if err := run.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
+	for _, b := range run.Breaches {
+		t.Errorf("broken: %s", b)
+	}
 }
 
 // calls asserts how many dispatches of a key reached the destination.

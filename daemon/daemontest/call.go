@@ -44,14 +44,7 @@ type arrived struct {
 // Dispatch sends one request. It ends as a call through the host does: with an
 // outcome, with an error that proves that nothing was sent, or unanswered.
 func (p *process) Dispatch(ctx context.Context, r sdk.DispatchRequest) (sdk.Response, error) {
-	undurable := p.w.look(r.Operation.Key, r.Operation.AttemptID)
-	if p.w.seen().Down {
-		p.w.mu.Lock()
-		p.w.calls = append(p.w.calls, Call{Key: r.Operation.Key, Attempt: r.Operation.AttemptID, Fault: "down", Epoch: p.pid, At: time.Now(), Undurable: undurable})
-		p.w.mu.Unlock()
-		return sdk.Response{}, sdk.NotSent(errors.New("connection refused"))
-	}
-	f := p.w.take(r, p.pid, undurable)
+	f := p.w.take(r, p.pid)
 	if f.NotSent {
 		return sdk.Response{}, sdk.NotSent(errors.New("connection refused"))
 	}

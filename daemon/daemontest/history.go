@@ -3,11 +3,11 @@ package daemontest
 import (
 	"context"
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/settled-dev/settled/daemon"
 	"github.com/settled-dev/settled/journal"
+	"github.com/settled-dev/settled/journal/sqlite"
 )
 
 // Submit submits one ticket and fails the test when that is refused.
@@ -83,7 +83,7 @@ func (r *Rig) History(run *Running, key string) string {
 		out += fmt.Sprintf("  %s %-12s %2d %s→%s %s %s by %s/%s\n", x.At.Format("15:04:05.000"), x.Kind, x.Transition, x.From, x.To, x.Attempt, x.Because, x.Actor, x.Origin)
 	}
 	for _, c := range r.World.Calls(key) {
-		out += fmt.Sprintf("  %s call %s of process %d: %s %s\n", c.At.UTC().Format("15:04:05.000"), c.Attempt, c.Epoch, c.Fault, c.Undurable)
+		out += fmt.Sprintf("  %s call %s of process %d: %s %s\n", c.At.UTC().Format("15:04:05.000"), c.Attempt, c.Process, c.Fault, c.Undurable)
 	}
 	for _, o := range r.World.Objects(key) {
 		out += fmt.Sprintf("  %s object %s by %s\n", o.At.UTC().Format("15:04:05.000"), o.ID, o.Attempt)
@@ -177,5 +177,75 @@ func (r *Rig) limbo(e journal.Effect) (out []string) {
 	return out
 }
 
-// Bubble is a test in a synctest bubble with a rig; see [NewRig].
-type Bubble func(t *testing.T, r *Rig)
+// Collect gathers everything that can be observed: the journal's effects, chain
+// and reads, the world's calls and objects.
+func (r *Rig) Collect(run *Running) (journal.History, error) {
+	ctx := context.Background()
+	h := journal.History{Honest: !r.Lies}
+	for cursor := ""; ; {
+		list, next, err := run.DB.List(ctx, journal.Filter{}, cursor, 500)
+		if err != nil {
+			return h, err
+		}
+		h.Effects = append(h.Effects, list...)
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	for after := int64(0); ; {
+		lines, err := run.DB.Events(ctx, after, sqlite.EventFilter{}, 1000)
+		if err != nil {
+			return h, err
+		}
+		if len(lines) == 0 {
+			break
+		}
+		h.Entries, after = append(h.Entries, lines...), lines[len(lines)-1].Seq
+	}
+	for _, e := range h.Effects {
+		h.Bound = append(h.Bound, journal.Binding{Key: e.Key, Fingerprint: e.Fingerprint})
+		if e.Reads == 0 {
+			continue
+		}
+		reads, err := run.DB.Reconciliations(ctx, e.Key)
+		if err != nil {
+			return h, err
+		}
+		h.Reads = append(h.Reads, reads...)
+	}
+	for _, c := range r.World.Calls("") {
+		h.Calls = append(h.Calls, journal.Call{Key: c.Key, Attempt: c.Attempt, Epoch: c.Epoch, At: c.At})
+		if c.Undurable == "" {
+			h.Sent = append(h.Sent, journal.SentRow{Key: c.Key, Attempt: c.Attempt, Epoch: c.Epoch, At: c.At})
+		}
+	}
+	for _, o := range r.World.All() {
+		if o.Key != "" {
+			h.Objects = append(h.Objects, journal.Object{Key: o.Key, ID: o.ID})
+		}
+	}
+	return h, nil
+}
+
+// breaches holds the whole history against the invariants, twice: by
+// [journal.Check] and by what this package knows of the world.
+func (r *Rig) breaches(run *Running) (out []string) {
+	if run.crash.happened() {
+		return nil // its journal is not the one that goes on
+	}
+	h, err := r.Collect(run)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, v := range journal.Check(h) {
+		out = append(out, v.String())
+	}
+	for _, e := range h.Effects {
+		for _, v := range r.Violations(run, e) {
+			if !r.Lies {
+				out = append(out, e.Key+": "+v)
+			}
+		}
+	}
+	return out
+}

@@ -33,6 +33,10 @@ type Rig struct {
 	Config *config.Config
 	Log    *Logs
 
+	// Lies says that the world does not keep what it declares: then a second
+	// effect is possible, and is not held against the daemon.
+	Lies bool
+
 	dir     string // of the journal that the next daemon opens
 	base    string
 	copies  int
@@ -88,6 +92,11 @@ type Running struct {
 	done   chan struct{}
 	err    error // of Run; written before done is closed
 	crash  *crashPlan
+
+	// Breaches is what the whole history contradicts, found at Stop.
+	Breaches []string
+	// Ends counts the phases in which a simulation ended.
+	Ends map[journal.Phase]int
 }
 
 // Open opens the journal without a daemon. The caller closes it.
@@ -147,21 +156,22 @@ func (r *Rig) Start() *Running {
 	return run
 }
 
-// durable looks whether the journal holds the `sent` row of a call.
-func (run *Running) durable(key, attempt string) error {
+// durable looks whether the journal holds the `sent` row of a call, and names its epoch.
+func (run *Running) durable(key, attempt string) (int64, error) {
+	epoch := run.DB.Epoch()
 	e, err := run.DB.Effect(context.Background(), key)
 	if err != nil {
-		return err
+		return epoch, err
 	}
 	for _, a := range e.Attempts {
 		if a.ID == attempt {
-			if a.State != journal.AttemptSent || a.Epoch != run.DB.Epoch() {
-				return fmt.Errorf("attempt %s is %s of epoch %d", attempt, a.State, a.Epoch)
+			if a.State != journal.AttemptSent || a.Epoch != epoch {
+				return epoch, fmt.Errorf("attempt %s is %s of epoch %d", attempt, a.State, a.Epoch)
 			}
-			return nil
+			return epoch, nil
 		}
 	}
-	return fmt.Errorf("no attempt %s", attempt)
+	return epoch, fmt.Errorf("no attempt %s", attempt)
 }
 
 // Stop is the orderly stop; it returns what Run returned.
@@ -170,6 +180,7 @@ func (run *Running) Stop() error {
 	<-run.done
 	run.port.Kill()
 	run.rig.deadAt = time.Now()
+	run.Breaches = run.rig.breaches(run)
 	err := errors.Join(run.err, run.DB.Close())
 	run.rig.now = nil
 	run.rig.crash = nil
@@ -207,9 +218,9 @@ func (run *Running) bury() {
 		run.port.Kill()
 	}
 	r.deadAt = time.Now()
-	run.cancel()
 	_ = run.DB.Write(context.Background(), func(tx *sqlite.Tx) error { return tx.PutSetting("after-the-crash", "1") })
-	<-run.done
+	<-run.done // the journal's failure ends it; it is not asked to stop
+	run.cancel()
 	_ = run.DB.Close()
 	r.now, r.crash = nil, nil
 }
@@ -375,4 +386,11 @@ func (l *Logs) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// disarm takes a planned crash back.
+func (p *crashPlan) disarm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.op = ""
 }

@@ -40,7 +40,8 @@ type Object struct {
 // Call is one dispatch that reached the adapter.
 type Call struct {
 	Key, Attempt, Fault, Digest string
-	Epoch                       int // which daemon's process, counted from 1
+	Process                     int   // which adapter process, counted from 1
+	Epoch                       int64 // of the daemon's journal
 	At                          time.Time
 	Undurable                   string // why no `sent` row was found for it; "" = there was one
 }
@@ -62,7 +63,7 @@ type World struct {
 	ticks   int
 	process *process
 	started int
-	looks   func(key, attempt string) error
+	looks   func(key, attempt string) (epoch int64, err error)
 	late    sync.WaitGroup // commits still on their way
 	// Prepare's answer by key; nil = ready with the key's target
 	prepare func(sdk.Operation) sdk.Prepared
@@ -180,7 +181,8 @@ func (w *World) tick() time.Duration {
 }
 
 // take records a call and says what befalls it.
-func (w *World) take(r sdk.DispatchRequest, epoch int, undurable string) Fault {
+func (w *World) take(r sdk.DispatchRequest, process int) Fault {
+	epoch, undurable := w.look(r.Operation.Key, r.Operation.AttemptID)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := r.Operation.Key
@@ -191,14 +193,16 @@ func (w *World) take(r sdk.DispatchRequest, epoch int, undurable string) Fault {
 			n++
 		}
 	}
-	if s := w.script[key]; len(s) > 0 {
+	if w.view.Down {
+		f = Refused()
+	} else if s := w.script[key]; len(s) > 0 {
 		f, w.script[key] = s[0], s[1:]
 	} else if w.draw != nil {
 		f = w.draw(key, n)
 	}
 	w.calls = append(w.calls, Call{
 		Key: key, Attempt: r.Operation.AttemptID, Fault: f.Name, Digest: digest(r.Operation.Payload),
-		Epoch: epoch, At: time.Now(), Undurable: undurable,
+		Process: process, Epoch: epoch, At: time.Now(), Undurable: undurable,
 	})
 	return f
 }
@@ -362,21 +366,22 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // Looks sets how the world looks at each call whether its `sent` row is durable.
-func (w *World) Looks(f func(key, attempt string) error) {
+func (w *World) Looks(f func(key, attempt string) (epoch int64, err error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looks = f
 }
 
-func (w *World) look(key, attempt string) string {
+func (w *World) look(key, attempt string) (epoch int64, undurable string) {
 	w.mu.Lock()
 	f := w.looks
 	w.mu.Unlock()
 	if f == nil {
-		return ""
+		return 0, ""
 	}
-	if err := f(key, attempt); err != nil {
-		return err.Error()
+	epoch, err := f(key, attempt)
+	if err != nil {
+		undurable = err.Error()
 	}
-	return ""
+	return epoch, undurable
 }
