@@ -57,7 +57,7 @@ generation = %q
 adapter = "http"
 owner = "bench"
 proof = %q
-concurrency = 512
+concurrency = 1024
 rate = "1000000/s"
 limits = { queue = 1000000 }
 [destinations.noop.with]

@@ -15,13 +15,16 @@ func newNoop() sdk.Adapter { return noop{} }
 
 func (noop) Describe(context.Context) (sdk.Description, error) {
 	none := time.Duration(0)
-	return sdk.Description{Name: "noop", Version: version(), Actions: []sdk.ActionSpec{{
+	spec := sdk.ActionSpec{
 		Name: "noop", Summary: "does nothing and says that it is done",
 		Idempotency:     sdk.Idempotency{Mode: sdk.IdempotencyNone},
 		Read:            sdk.ReadSpec{Lookup: sdk.LookupByKey, Authority: sdk.Authoritative, ProvesAbsence: true, View: "noop"},
 		Reversal:        sdk.Reversal{Kind: sdk.Reversible},
 		LateEffectBound: &none,
-	}}}, nil
+	}
+	hang := spec
+	hang.Name, hang.Summary = "hang", "does nothing and never says so"
+	return sdk.Description{Name: "noop", Version: version(), Actions: []sdk.ActionSpec{spec, hang}}, nil
 }
 
 func (noop) Configure(context.Context, sdk.Configuration) (sdk.Configured, error) {
@@ -36,7 +39,11 @@ func (noop) Prepare(context.Context, sdk.Operation) (sdk.Prepared, error) {
 	return sdk.Prepared{Ready: &sdk.Ready{}}, nil
 }
 
-func (noop) Dispatch(_ context.Context, r sdk.DispatchRequest) (sdk.Response, error) {
+func (noop) Dispatch(ctx context.Context, r sdk.DispatchRequest) (sdk.Response, error) {
+	if r.Operation.Action == "hang" {
+		<-ctx.Done()
+		return sdk.Response{Outcome: &sdk.Unknown{Cause: sdk.CauseTimeout}}, nil
+	}
 	return sdk.Response{Outcome: &sdk.Committed{Object: sdk.ObjectRef{Type: "noop", ID: r.Operation.Key}, At: time.Now()}}, nil
 }
 
