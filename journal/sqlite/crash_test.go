@@ -250,7 +250,7 @@ func TestAFullDiskFailsTheWholeBatch(t *testing.T) {
 
 func TestARestoredJournalIsNoticed(t *testing.T) {
 	ctx, now := context.Background(), epochStart()
-	for _, how := range []string{"files copied", "backup", "marker lost", "other marker"} {
+	for _, how := range []string{"files copied", "backup", "backup copied", "marker lost", "other marker"} {
 		t.Run(how, func(t *testing.T) {
 			opts := testOptions(t)
 			db := openAt(t, opts)
@@ -270,6 +270,9 @@ func TestARestoredJournalIsNoticed(t *testing.T) {
 				if _, err := os.Stat(replaced); err != nil {
 					t.Errorf("the journal that was replaced: %v", err)
 				}
+			case "backup copied": // over the newest state, so that only the backup's own mark tells
+				must(t, os.WriteFile(opts.GenerationPath, []byte(mark{db.id, 1, 0}.String()), 0o640))
+				must(t, exec.Command("cp", backup, opts.Path).Run())
 			case "marker lost":
 				must(t, os.Remove(opts.GenerationPath))
 			case "other marker":

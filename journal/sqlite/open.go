@@ -88,6 +88,9 @@ func Open(ctx context.Context, opts Options) (*DB, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if opts.Path == "" {
+		return nil, fmt.Errorf("%w: no path", ErrConfig)
+	}
 	opts = opts.withDefaults()
 	if err := makePlace(opts); err != nil {
 		return nil, err

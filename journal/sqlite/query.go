@@ -32,7 +32,7 @@ func (db *DB) read(ctx context.Context, f func(*conn) error) error {
 }
 
 func readEffect(ctx context.Context, c *conn, key string) (journal.Effect, int64, error) {
-	r, err := c.one(ctx, "SELECT "+effectColumns+" FROM effect AS e JOIN intent AS i ON i.effect = e.id WHERE e.key=?", key)
+	r, err := c.one(ctx, effectByKey, key)
 	if err != nil {
 		return journal.Effect{}, 0, err
 	}

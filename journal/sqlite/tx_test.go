@@ -110,9 +110,7 @@ func TestAnotherRequestUnderAKeyIsRefusedAndRecorded(t *testing.T) {
 	if e, err := db.Effect(ctx, "a:1:v1"); err != nil || !reflect.DeepEqual(e, first) {
 		t.Errorf("the effect changed: %+v %v", e, err)
 	}
-	if _, err := db.Verify(ctx, ""); err != nil {
-		t.Error(err)
-	}
+	verifies(t, db)
 }
 
 func TestAnOperationThatFailsHarmsNoOtherOfItsBatch(t *testing.T) {
@@ -165,9 +163,7 @@ func TestAnOperationThatFailsHarmsNoOtherOfItsBatch(t *testing.T) {
 	if hs, _ := db.Holds(ctx); len(hs) != 0 {
 		t.Errorf("holds: %v", hs)
 	}
-	if _, err := db.Verify(ctx, ""); err != nil {
-		t.Error(err)
-	}
+	verifies(t, db)
 }
 
 func TestAChangeMadeFromAnOldEffectIsRefused(t *testing.T) {
@@ -197,4 +193,76 @@ func waitFor(tb testing.TB, ok func() bool) {
 		time.Sleep(100 * time.Microsecond)
 	}
 	tb.Fatal("waited in vain")
+}
+
+// verifies asserts that chain, effects and counters agree.
+func verifies(tb testing.TB, db *DB) {
+	tb.Helper()
+	r, err := db.Verify(context.Background(), "")
+	if err != nil || r.Err() != nil {
+		tb.Errorf("verify: %v %v", err, r.Problems)
+	}
+}
+
+func TestAnOperationThatTheDatabaseRefusesLeavesNoTrace(t *testing.T) {
+	db := openTest(t)
+	ctx, now := context.Background(), epochStart()
+	write(t, db, func(tx *Tx) (journal.Effect, error) { return submitAuthorized(tx, "a:1:v1", now) })
+	seq, hash := db.Head()
+	err := db.Write(ctx, func(tx *Tx) error {
+		e, err := submitSent(tx, "b:1:v1", now)
+		if err != nil {
+			return err
+		}
+		if err := tx.SetDispatchOff("a reason that is rolled back"); err != nil {
+			return err
+		}
+		e.Finding = "no such finding" // written after the lines of the chain, and refused
+		tx.byKey[e.Key].e = e
+		return nil
+	})
+	if !conflictOf(err) {
+		t.Fatalf("error: %v", err)
+	}
+	if s, h := db.Head(); s != seq || h != hash || db.DispatchOff() != "" {
+		t.Errorf("head %d, dispatch off %q", s, db.DispatchOff())
+	}
+	write(t, db, func(tx *Tx) (journal.Effect, error) { return submitSent(tx, "c:1:v1", now) })
+	must(t, db.Write(ctx, func(tx *Tx) error {
+		if tx.DispatchOff() != "" {
+			t.Errorf("dispatch is off: %s", tx.DispatchOff())
+		}
+		return nil
+	}))
+	verifies(t, db)
+}
+
+func TestAPanicIsOneOperationsOwnError(t *testing.T) {
+	db := openTest(t)
+	err := db.Write(context.Background(), func(tx *Tx) error {
+		if _, err := submitSent(tx, "a:1:v1", epochStart()); err != nil {
+			return err
+		}
+		panic("a bug")
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	write(t, db, func(tx *Tx) (journal.Effect, error) { return submitSent(tx, "a:1:v1", epochStart()) })
+	verifies(t, db)
+}
+
+func TestAContextCountsOnlyBeforeTheOperationIsQueued(t *testing.T) {
+	db := openTest(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	must(t, db.Write(ctx, func(tx *Tx) error {
+		cancel()
+		return tx.Note(journal.Entry{Kind: "kept"})
+	}))
+	if seq, _ := db.Head(); seq != 1 {
+		t.Errorf("head %d", seq)
+	}
+	if err := db.Write(ctx, func(*Tx) error { t.Error("ran"); return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("error: %v", err)
+	}
 }
