@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -500,4 +502,28 @@ func TestACheckThatIsInterruptedSaysThatItKnowsNothing(t *testing.T) {
 	if before != p.files() || len(children(t)) > 0 {
 		t.Error("it left something behind")
 	}
+}
+
+func TestWhatTheAdapterDeclaresIsComparedWithTheConfiguration(t *testing.T) {
+	p := newCheckPlace(t)
+	file := p.config("[owners.a]\n[destinations.d]\nadapter = \"exec\"\nowner = \"a\"\nproof = \"ack\"\n[destinations.d.operations.tga]\nseverity = \"high\"\n" +
+		"[destinations.d.with]\ndispatch = [\"/bin/true\"]\nread = [\"/bin/true\"]\noperations = { tag = { reversible = \"irreversible\" } }\n")
+	r := p.report(file)
+	if i := r.want(t, "destinations.d", levelFault, `proof = "ack" is refused for tag, which is irreversible`); i.Line == 0 {
+		t.Errorf("without its place: %+v", i)
+	}
+	r.want(t, "destinations.d", levelFault, "destinations.d.operations.tga is about no operation", "it has: tag")
+}
+
+func TestAClockThatDiffersByMoreThanTheSkewIsAWarning(t *testing.T) {
+	p := newCheckPlace(t)
+	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
+	}))
+	defer late.Close()
+	file := p.config(fmt.Sprintf("[owners.a]\n[destinations.d]\nadapter = \"http\"\nowner = \"a\"\n[destinations.d.with]\nbase_url = %q\n"+
+		"[destinations.d.with.operations.create.dispatch]\nmethod = \"POST\"\npath = \"/\"\ndone = 'true'\nobject_id = '\"x\"'\n", late.URL))
+	r := p.report(file)
+	r.want(t, "destinations.d", levelWarn, "its clock differs from ours by", "grace.skew = 5s")
+	r.want(t, "destinations.d", levelWarn, "create: ", "a person will decide")
 }

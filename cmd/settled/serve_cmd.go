@@ -60,7 +60,7 @@ func newLogger(format, level string) (*slog.Logger, error) {
 	case format == "text", format == "auto" && !terminal:
 		return slog.New(slog.NewTextHandler(os.Stderr, opts)), nil
 	case format == "auto":
-		return slog.New(tint.NewHandler(os.Stderr, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""})), nil
+		return slog.New(tint.NewTextHandler(os.Stderr, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""})), nil
 	}
 	return nil, fmt.Errorf("--log-format %q is none of auto, text, json", format)
 }
