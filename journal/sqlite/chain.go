@@ -108,23 +108,59 @@ func readHead(ctx context.Context, c *conn) (h head, err error) {
 	return h, nil
 }
 
-// append writes lines to the chain and moves the head. back gives, by key, the newest line about it.
-func (tx *Tx) append(entries []journal.Entry, back map[string]int64) error {
+// append adds lines to the chain and moves the head. back gives, by key, the
+// newest line about it. The rows are written at the end of the batch, several to
+// a statement: one insert a line was a fifth of a commit's statements.
+func (tx *Tx) append(entries []journal.Entry, back map[string]int64) {
 	for i := range entries {
 		x := &entries[i]
 		seq := tx.db.head.seq + 1
 		hash := tx.db.chain.next(x, seq, tx.db.head.hash)
-		_, err := tx.db.w.exec(`INSERT INTO event (seq, at, kind, transition, key, run, attempt, from_phase, to_phase, actor,
-			actor_kind, origin, because, evidence, policy_sha256, back, hash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-			seq, us(x.At), x.Kind, x.Transition, x.Key, x.Run, x.Attempt, string(x.From), string(x.To), x.Actor,
-			string(x.ActorKind), x.Origin, x.Because, pack(x.Evidence), pack(x.PolicySHA256), back[x.Key], hash[:])
-		if err != nil {
-			return err
-		}
+		tx.lines = append(tx.lines, line{x: x, seq: seq, back: back[x.Key], hash: hash})
 		if x.Key != "" {
 			back[x.Key] = seq
 		}
 		tx.db.head = head{seq, hash}
 	}
+}
+
+// line is a row of the chain that its batch has yet to write.
+type line struct {
+	x         *journal.Entry
+	seq, back int64
+	hash      [32]byte
+}
+
+// lineGroup is how many lines one statement writes.
+const lineGroup = 16
+
+const (
+	insertLines = `INSERT INTO event (seq, at, kind, transition, key, run, attempt, from_phase, to_phase, actor,
+ actor_kind, origin, because, evidence, policy_sha256, back, hash) VALUES `
+	lineValues = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+)
+
+// writeLines writes the batch's lines, in their order.
+func (db *DB) writeLines(lines []line) error {
+	for len(lines) > 0 {
+		n, query := 1, insertLines+lineValues
+		if len(lines) >= lineGroup {
+			n, query = lineGroup, insertGroup
+		}
+		db.lineArgs = db.lineArgs[:0]
+		for i := range lines[:n] {
+			l := &lines[i]
+			x := l.x
+			db.lineArgs = append(db.lineArgs, l.seq, us(x.At), x.Kind, x.Transition, x.Key, x.Run, x.Attempt, string(x.From), string(x.To), x.Actor,
+				string(x.ActorKind), x.Origin, x.Because, pack(x.Evidence), pack(x.PolicySHA256), l.back, l.hash[:])
+		}
+		if _, err := db.w.exec(query, db.lineArgs...); err != nil {
+			return fmt.Errorf("write the chain: %w", err)
+		}
+		lines = lines[n:]
+	}
 	return nil
 }
+
+// insertGroup writes lineGroup lines.
+var insertGroup = insertLines + strings.Repeat(lineValues+",", lineGroup-1) + lineValues

@@ -46,12 +46,18 @@ type batch struct {
 	holds bool // some hold changed
 
 	written map[string]*record // effects as the batch leaves them
+	lines   []line             // of the chain, written last
+}
+
+func newBatch(ops []*op) *batch {
+	return &batch{ops: ops, delta: map[counterKey]int64{}, written: map[string]*record{}}
 }
 
 // Write runs fn in a transaction and returns after COMMIT. fn runs on the
 // committer's goroutine under its own savepoint: when it fails, only its own
 // work is undone and its error is returned. fn must not block, must not call
-// Write and must not end its goroutine. ctx is looked at only before the
+// Write and must not end its goroutine; it may be run twice, so it must not act
+// outside the transaction. ctx is looked at only before the
 // operation is queued; once queued, Write always waits for the outcome.
 //
 // Besides fn's own errors: [ErrClosed], [ErrStopped], [ErrFull], [ErrBusy],
@@ -139,9 +145,13 @@ func (db *DB) commit(ops []*op) {
 		db.answer(ops, fmt.Errorf("%w: %w", ErrStopped, *cause))
 		return
 	}
-	b := &batch{ops: ops, delta: map[counterKey]int64{}, written: map[string]*record{}}
+	b := newBatch(ops)
 	began := time.Now()
 	err := db.run(b)
+	if errors.Is(err, errBare) {
+		b = newBatch(ops)
+		err = db.runCarefully(b)
+	}
 	if db.aborted = err != nil; db.aborted {
 		db.abort(b, err)
 		return
@@ -165,6 +175,28 @@ func (db *DB) commit(ops []*op) {
 	}
 }
 
+// errBare stops a batch in which an operation failed after it had written
+// without a savepoint of its own.
+var errBare = errors.New("an operation failed half-way without a savepoint")
+
+// runCarefully runs a batch again with a savepoint for every operation. Most
+// operations write nothing before they are sure to succeed and need none; two
+// statements each are saved that way.
+func (db *DB) runCarefully(b *batch) error {
+	if _, err := db.w.exec("ROLLBACK"); err != nil {
+		return storageError(err)
+	}
+	if err := db.reload(context.Background()); err != nil {
+		return storageError(err)
+	}
+	for _, o := range b.ops {
+		o.err = nil
+	}
+	db.careful = true
+	defer func() { db.careful = false }()
+	return db.run(b)
+}
+
 // run executes the operations and commits. Its error concerns the whole batch.
 func (db *DB) run(b *batch) error {
 	if err := db.fault("batch"); err != nil {
@@ -180,6 +212,9 @@ func (db *DB) run(b *batch) error {
 	}
 	if !b.wrote {
 		_, err := db.w.exec("ROLLBACK")
+		return storageError(err)
+	}
+	if err := db.writeLines(b.lines); err != nil {
 		return storageError(err)
 	}
 	if err := db.writeCounters(b.delta); err != nil {
@@ -228,6 +263,9 @@ func (db *DB) runOp(b *batch, o *op) error {
 		if classify(err) != storageFine {
 			return storageError(err)
 		}
+		if tx.bare {
+			return errBare
+		}
 		o.err = err
 		if err := tx.undo(); err != nil {
 			return storageError(err)
@@ -237,7 +275,10 @@ func (db *DB) runOp(b *batch, o *op) error {
 		if _, err := db.w.exec("RELEASE op"); err != nil {
 			return storageError(err)
 		}
+	}
+	if tx.began || tx.bare {
 		b.wrote = true
+		b.lines = append(b.lines, tx.lines...)
 		b.touched(db.warm, tx)
 	}
 	for k, d := range tx.delta {

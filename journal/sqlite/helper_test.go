@@ -17,11 +17,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var testKey = bytes.Repeat([]byte{7}, 32)
 
-// clockAt is a clock that tests move by hand.
-type clockAt struct{ t time.Time }
-
-func (c *clockAt) now() time.Time { return c.t }
-
 func epochStart() time.Time { return time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC) }
 
 func testOptions(tb testing.TB) Options {

@@ -80,7 +80,13 @@ func (m *modelRun) operation() {
 		model[k], reads[k] = e, m.reads[k]
 	}
 	boom := errors.New("boom")
+	var thrown any // rapid gives up a run by a panic, which the committer would take for the operation's
 	err := m.db.Write(context.Background(), func(tx *Tx) error {
+		defer func() {
+			if thrown = recover(); thrown != nil {
+				panic(thrown)
+			}
+		}()
 		for range events {
 			key := rapid.SampledFrom([]string{"a:1:v1", "b:2:v1", "c:3:v1"}).Draw(t, "key")
 			if err := m.one(tx, key, model, reads, &lines); err != nil {
@@ -92,6 +98,9 @@ func (m *modelRun) operation() {
 		}
 		return nil
 	})
+	if thrown != nil {
+		panic(thrown)
+	}
 	switch {
 	case fail && errors.Is(err, boom):
 	case err != nil:

@@ -70,6 +70,8 @@ type DB struct {
 	restored    bool
 	restoredAt  time.Time
 	warm        warmth   // effects in flight
+	careful     bool     // every operation of this batch gets a savepoint
+	lineArgs    []any    // scratch of writeLines
 	wakes       []string // scopes whose held effects are still to be woken
 	aborted     bool     // the last batch failed
 	marked      time.Time

@@ -19,6 +19,8 @@ type Tx struct {
 	db      *DB
 	before  own
 	began   bool  // the savepoint stands
+	bare    bool  // it wrote without a savepoint
+	lines   []line
 	storage error // the first storage error; the batch cannot go on
 	holds   bool
 	delta   map[counterKey]int64
@@ -89,7 +91,7 @@ func (tx *Tx) undo() error {
 		}
 	}
 	tx.db.putBack(tx.before)
-	tx.delta = nil
+	tx.delta, tx.lines = nil, nil
 	if tx.holds {
 		if err := tx.db.reloadHolds(context.Background()); err != nil {
 			return err
@@ -341,9 +343,12 @@ func (tx *Tx) flush() error {
 	if !slices.ContainsFunc(tx.order, func(r *record) bool { return r.changed }) && len(tx.notes) == 0 && len(tx.facts) == 0 {
 		return nil
 	}
-	if err := tx.begin(); err != nil {
-		return err
+	if tx.db.careful || tx.began || len(tx.notes)+len(tx.facts) > 0 {
+		if err := tx.begin(); err != nil {
+			return err
+		}
 	}
+	tx.bare = !tx.began
 	if err := tx.db.fault("flush"); err != nil {
 		return tx.seen(err)
 	}
@@ -369,9 +374,7 @@ func (tx *Tx) flushNotes(notes []journal.Entry) error {
 			}
 			back[x.Key] = last
 		}
-		if err := tx.append([]journal.Entry{x}, back); err != nil {
-			return err
-		}
+		tx.append([]journal.Entry{x}, back)
 		tx.noted = append(tx.noted, x.Key)
 		if back[x.Key] > 0 && x.Key != "" {
 			if _, err := tx.db.w.exec("UPDATE effect SET last_event=? WHERE key=?", back[x.Key], x.Key); err != nil {
@@ -384,9 +387,7 @@ func (tx *Tx) flushNotes(notes []journal.Entry) error {
 
 func (tx *Tx) write(r *record) error {
 	back := map[string]int64{r.e.Key: r.lastEvent}
-	if err := tx.append(r.entries, back); err != nil {
-		return err
-	}
+	tx.append(r.entries, back)
 	r.lastEvent = back[r.e.Key]
 	if err := tx.writeEffect(r); err != nil {
 		return err
