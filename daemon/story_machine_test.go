@@ -395,3 +395,46 @@ func TestAnAdapterThatIsDownIsNotAskedAllTheTime(t *testing.T) {
 		run.Once("b:v1")
 	})
 }
+
+// Two effects of one account are in doubt and hold each other: when one is
+// proved absent, the other's end lets it go on at once, not when its proof is stale.
+func TestEffectsThatHeldEachOtherGoOnWhenTheHoldEnds(t *testing.T) {
+	story(t, "contain = { unknown = \"account\" }\n", func(t *testing.T, r *daemontest.Rig) {
+		keys := []string{"a:v1", "b:v1", "c:v1"}
+		run := r.Start()
+		defer stop(t, run)
+		for _, k := range keys {
+			r.World.Script(k, daemontest.RequestLost())
+			run.Ticket(k)
+		}
+		for _, k := range keys {
+			run.Until(k, 5*time.Minute, journal.Succeeded)
+			run.Once(k)
+		}
+	})
+}
+
+// A daemon with nothing to do does nothing: the journal is written once for each read.
+func TestAnOpenDoubtCostsNothingBetweenReads(t *testing.T) {
+	story(t, "", func(t *testing.T, r *daemontest.Rig) {
+		var batches atomic.Int64
+		r.FaultWith(func(at string) error {
+			if at == "batch" {
+				batches.Add(1)
+			}
+			return nil
+		})
+		r.World.Script(key, daemontest.AnswerLost())
+		r.World.Set(func(v *daemontest.View) { v.Blind = true })
+		run := r.Start()
+		defer stop(t, run)
+		run.Ticket(key)
+		time.Sleep(20 * time.Hour)
+		if n := batches.Load(); n > 120 {
+			t.Errorf("%d transactions in twenty hours with one effect in doubt", n)
+		}
+		if n := r.World.Reads(key); n < 20 || n > 60 {
+			t.Errorf("%d reads in twenty hours", n)
+		}
+	})
+}
