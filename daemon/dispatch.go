@@ -210,6 +210,8 @@ func (s *destination) prepare(ctx context.Context, e journal.Effect, op operatio
 	switch {
 	case err != nil:
 		s.putOff(e.Key, op, journal.Defer{Until: now().Add(s.pause(e, op))}, "prepare: "+err.Error())
+	case r.Ready != nil && r.Ready.PreconditionFailed: // whatever else the gate would ask
+		s.end(e.Key, op, journal.Expire{Reason: "the precondition no longer holds: somebody changed the object after the submit"})
 	case r.Ready != nil:
 		p.Ready = *r.Ready
 		return p, true
@@ -264,11 +266,20 @@ func (s *destination) refused(ctx context.Context, e journal.Effect, op operatio
 		s.reauthorize(ctx, e.Key, op, gate.Error())
 	case gate.Has(journal.GateHold), gate.Has(journal.GateDispatch), gate.Has(journal.GateEpoch):
 		s.putOff(e.Key, op, journal.Defer{Held: true}, gate.Error())
-	case gate.Has(journal.GatePrecondition):
-		s.end(e.Key, op, journal.Expire{Reason: "the precondition no longer holds: somebody changed the object after the submit"})
 	default:
-		s.putOff(e.Key, op, journal.Defer{Until: now().Add(time.Second)}, gate.Error())
+		s.putOff(e.Key, op, journal.Defer{Until: now().Add(gatePause(gate))}, gate.Error())
 	}
+}
+
+// gatePause is how long to wait before the gate is asked again: a moment for
+// what time alone changes, longer for what only a person or another adapter can.
+func gatePause(gate *journal.GateError) time.Duration {
+	for _, c := range []string{journal.GateHuman, journal.GateSnapshot, journal.GateUnsettled, journal.GatePositive, journal.GateFingerprint} {
+		if gate.Has(c) {
+			return time.Minute
+		}
+	}
+	return time.Second
 }
 
 // reauthorize is 5 and 2 in one transaction: the grant is made anew under the contract of now.

@@ -104,7 +104,7 @@ func (d *Daemon) policyFor(e journal.Effect) operation {
 	return op
 }
 
-// eachInPhase applies one event to every effect of a phase, in batches and in id order.
+// eachInPhase applies one event, unless it is nil, to every effect of a phase, in batches and in id order.
 func (d *Daemon) eachInPhase(ctx context.Context, phase journal.Phase, event func(journal.Effect) journal.Event) error {
 	cursor := ""
 	for page := 0; page < math.MaxInt32; page++ {
@@ -121,7 +121,11 @@ func (d *Daemon) eachInPhase(ctx context.Context, phase journal.Phase, event fun
 				if e.Phase != phase {
 					continue
 				}
-				if _, err = tx.Apply(e, event(e), d.env(d.policyFor(e).policy, by("recovery"))); err != nil {
+				ev := event(e)
+				if ev == nil {
+					continue
+				}
+				if _, err = tx.Apply(e, ev, d.env(d.policyFor(e).policy, by("recovery"))); err != nil {
 					return fmt.Errorf("%s: %w", e.Key, err)
 				}
 			}
@@ -161,16 +165,21 @@ func (d *Daemon) afterRestore(ctx context.Context) error {
 // restartGrace begins every running grace window anew: wall time cannot be trusted across a jump.
 func (d *Daemon) restartGrace(ctx context.Context, why string) error {
 	at := now()
-	for _, p := range []journal.Phase{journal.Unknown, journal.NeedsHuman, journal.Verifying, journal.Acknowledged} {
+	for _, p := range []journal.Phase{journal.Unknown, journal.Reconciling, journal.NeedsHuman, journal.Verifying, journal.Acknowledged} {
 		err := d.eachInPhase(ctx, p, func(journal.Effect) journal.Event { return journal.GraceRestart{At: at} })
 		if err != nil {
 			return err
 		}
 	}
-	if err := d.eachInPhase(ctx, journal.ConfirmedAbsent, func(journal.Effect) journal.Event {
-		return journal.DoubtAbsence{Reason: "the clock jumped"}
-	}); err != nil {
-		return err
+	for _, p := range []journal.Phase{journal.ConfirmedAbsent, journal.Authorized} {
+		if err := d.eachInPhase(ctx, p, func(e journal.Effect) journal.Event {
+			if e.Absence == nil {
+				return nil // nothing rests on a time before the jump
+			}
+			return journal.DoubtAbsence{Reason: "the clock jumped"}
+		}); err != nil {
+			return err
+		}
 	}
 	d.log.Warn("grace windows start again", "why", why)
 	return nil

@@ -395,3 +395,110 @@ func TestAnAdapterThatIsDownIsNotAskedAllTheTime(t *testing.T) {
 		run.Once("b:v1")
 	})
 }
+
+// Two effects of one account are in doubt and hold each other: when one is
+// proved absent, the other's end lets it go on at once, not when its proof is stale.
+func TestEffectsThatHeldEachOtherGoOnWhenTheHoldEnds(t *testing.T) {
+	story(t, "contain = { unknown = \"account\" }\n", func(t *testing.T, r *daemontest.Rig) {
+		keys := []string{"a:v1", "b:v1", "c:v1"}
+		run := r.Start()
+		defer stop(t, run)
+		for _, k := range keys {
+			r.World.Script(k, daemontest.RequestLost())
+			run.Ticket(k)
+		}
+		for _, k := range keys {
+			run.Until(k, 5*time.Minute, journal.Succeeded)
+			run.Once(k)
+		}
+	})
+}
+
+// A daemon with nothing to do does nothing: the journal is written once for each read.
+func TestAnOpenDoubtCostsNothingBetweenReads(t *testing.T) {
+	story(t, "", func(t *testing.T, r *daemontest.Rig) {
+		var batches atomic.Int64
+		r.FaultWith(func(at string) error {
+			if at == "batch" {
+				batches.Add(1)
+			}
+			return nil
+		})
+		r.World.Script(key, daemontest.AnswerLost())
+		r.World.Set(func(v *daemontest.View) { v.Blind = true })
+		run := r.Start()
+		defer stop(t, run)
+		run.Ticket(key)
+		time.Sleep(20 * time.Hour)
+		if n := batches.Load(); n > 120 {
+			t.Errorf("%d transactions in twenty hours with one effect in doubt", n)
+		}
+		if n := r.World.Reads(key); n < 20 || n > 60 {
+			t.Errorf("%d reads in twenty hours", n)
+		}
+	})
+}
+
+// A waking that fails, as on a full disk, is tried again in good time, not all the time.
+func TestAWakingThatFailsDoesNotSpin(t *testing.T) {
+	story(t, "", func(t *testing.T, r *daemontest.Rig) {
+		run := r.Start()
+		if err := run.Hold(t.Context(), "all", daemontest.Person); err != nil {
+			t.Fatal(err)
+		}
+		run.Ticket(key)
+		time.Sleep(time.Minute)
+		stop(t, run)
+		var full atomic.Bool
+		var batches atomic.Int64
+		full.Store(true)
+		r.FaultWith(func(at string) error {
+			if at == "commit.before" && full.Load() {
+				if batches.Add(1) > 10_000 {
+					panic("the committer spins")
+				}
+				return sqlite3.Error{Code: sqlite3.ErrFull}
+			}
+			return nil
+		})
+		run = r.Start()
+		defer stop(t, run)
+		time.Sleep(10 * time.Minute)
+		if n := batches.Load(); n < 2 || n > 700 {
+			t.Errorf("%d transactions failed in ten minutes", n)
+		}
+		full.Store(false)
+		if _, err := run.Release(t.Context(), "all", daemontest.Person); err != nil {
+			t.Fatal(err)
+		}
+		run.Until(key, time.Minute, journal.Succeeded)
+		run.Once(key)
+	})
+}
+
+func TestAJournalThatFailsDuringTheDrainEndsItAtOnce(t *testing.T) {
+	story(t, "[daemon]\nstop_budget = \"2m\"\n", func(t *testing.T, r *daemontest.Rig) {
+		var broken atomic.Bool
+		r.FaultWith(func(at string) error {
+			if at == "commit.before" && broken.Load() {
+				return sqlite3.Error{Code: sqlite3.ErrIoErr}
+			}
+			return nil
+		})
+		r.World.Script("slow:v1", daemontest.Hang(time.Second))
+		r.World.Script("hung:v1", daemontest.Honest().Staying(time.Minute))
+		run := r.Start()
+		run.Ticket("slow:v1")
+		time.Sleep(5 * time.Second)
+		run.Ticket("hung:v1")
+		time.Sleep(time.Second)
+		broken.Store(true)
+		begun := time.Now()
+		if err := run.Stop(); sqlite.ExitCode(err) != 74 {
+			t.Errorf("Run returned %v", err)
+		}
+		if took := time.Since(begun); took > 6*time.Second {
+			t.Errorf("the drain went on for %s after the journal had failed", took)
+		}
+	})
+}

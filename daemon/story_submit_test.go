@@ -419,3 +419,52 @@ func breaker(t *testing.T, run *daemontest.Running, want string) {
 		t.Errorf("breaker %s, want %s (%v)", s.Breaker, want, err)
 	}
 }
+
+func TestScenario29_somebody_changed_the_object_and_the_write_is_stopped(t *testing.T) {
+	w := daemontest.NewWorld(daemontest.Spec(10*time.Second), sdk.FeaturePrepare)
+	storyOf(t, w, "", func(t *testing.T, r *daemontest.Rig) {
+		r.World.Prepares(func(sdk.Operation) sdk.Prepared { return sdk.Prepared{Ready: &sdk.Ready{PreconditionFailed: true}} })
+		run := r.Start()
+		defer stop(t, run)
+		run.Ticket(key)
+		e := run.Until(key, time.Minute, journal.Failed)
+		if !strings.Contains(e.Reason, "precondition") {
+			t.Errorf("reason %q", e.Reason)
+		}
+		owned(t, e, journal.ReviewException)
+		calls(t, r, key, 0)
+		run.Once(key)
+	})
+}
+
+func TestAnAcceptedRequestIsPolledAndVerified(t *testing.T) {
+	story(t, "", func(t *testing.T, r *daemontest.Rig) {
+		r.World.Script(key, daemontest.Accepted(3*time.Minute))
+		run := r.Start()
+		defer stop(t, run)
+		run.Ticket(key)
+		e := run.Until(key, time.Second, journal.Acknowledged)
+		if e.Ack == nil || e.Ack.Handle != "op-1" || e.Ack.Deadline.IsZero() {
+			t.Errorf("acknowledgement %+v", e.Ack)
+		}
+		run.Until(key, 10*time.Minute, journal.Succeeded)
+		run.Once(key)
+		calls(t, r, key, 1)
+	})
+}
+
+func TestAnAcceptedRequestThatNeverHappensIsAskedOfAPersonAndNeverSentAgain(t *testing.T) {
+	story(t, "", func(t *testing.T, r *daemontest.Rig) {
+		f := daemontest.Accepted(0)
+		f.Commits = false
+		r.World.Script(key, f)
+		run := r.Start()
+		defer stop(t, run)
+		run.Ticket(key)
+		e := run.Until(key, 30*time.Hour, journal.NeedsHuman)
+		owned(t, e, e.Review.Kind)
+		time.Sleep(24 * time.Hour)
+		run.Once(key)
+		calls(t, r, key, 1)
+	})
+}

@@ -179,8 +179,8 @@ func (w *World) visible(r sdk.ReadRequest, at time.Time) (found, near []sdk.Matc
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	want := digest(r.Operation.Payload)
-	for _, o := range w.objects {
-		if o.Key != r.Operation.Key || o.At.Add(w.view.Lag).After(at) || w.view.Blind {
+	for _, o := range w.made[r.Operation.Key] {
+		if o.At.Add(w.view.Lag).After(at) || w.view.Blind {
 			continue
 		}
 		m := sdk.Match{Object: sdk.ObjectRef{ID: o.ID, Type: "ticket"}, Strength: sdk.StrengthKey, Agreement: sdk.AgreementSame, CreatedAt: o.At}

@@ -58,6 +58,8 @@ type World struct {
 	draw    func(key string, call int) Fault
 	objects []Object
 	calls   []Call
+	made    map[string][]Object // by key
+	called  map[string][]Call   // by key
 	reads   map[string]int
 	checks  int
 	ticks   int
@@ -71,7 +73,7 @@ type World struct {
 
 // NewWorld makes a destination of one operation.
 func NewWorld(spec sdk.ActionSpec, features ...string) *World {
-	return &World{spec: spec, features: features, script: map[string][]Fault{}, reads: map[string]int{}}
+	return &World{spec: spec, features: features, script: map[string][]Fault{}, reads: map[string]int{}, made: map[string][]Object{}, called: map[string][]Call{}}
 }
 
 // Spec is an operation with a strongly consistent read by key, whose requests
@@ -124,7 +126,7 @@ func (w *World) Prepares(f func(sdk.Operation) sdk.Prepared) {
 func (w *World) Objects(key string) []Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(w.objects), func(o Object) bool { return o.Key != key })
+	return slices.Clone(w.made[key])
 }
 
 // All lists everything that the destination holds.
@@ -138,7 +140,10 @@ func (w *World) All() []Object {
 func (w *World) Calls(key string) []Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(w.calls), func(c Call) bool { return key != "" && c.Key != key })
+	if key == "" {
+		return slices.Clone(w.calls)
+	}
+	return slices.Clone(w.called[key])
 }
 
 // Reads counts the authoritative reads of a key; "" = all.
@@ -160,7 +165,13 @@ func (w *World) Place(o Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.At = time.Now()
+	w.put(o)
+}
+
+// put adds an object. The caller holds mu.
+func (w *World) put(o Object) {
 	w.objects = append(w.objects, o)
+	w.made[o.Key] = append(w.made[o.Key], o)
 }
 
 // Settle waits for every commit that is still on its way.
@@ -187,12 +198,7 @@ func (w *World) take(r sdk.DispatchRequest, process int) Fault {
 	defer w.mu.Unlock()
 	key := r.Operation.Key
 	f := Honest()
-	n := 1
-	for _, c := range w.calls {
-		if c.Key == key {
-			n++
-		}
-	}
+	n := len(w.called[key]) + 1
 	if w.view.Down {
 		f = Refused()
 	} else if s := w.script[key]; len(s) > 0 {
@@ -200,10 +206,11 @@ func (w *World) take(r sdk.DispatchRequest, process int) Fault {
 	} else if w.draw != nil {
 		f = w.draw(key, n)
 	}
-	w.calls = append(w.calls, Call{
+	c := Call{
 		Key: key, Attempt: r.Operation.AttemptID, Fault: f.Name, Digest: digest(r.Operation.Payload),
 		Process: process, Epoch: epoch, At: time.Now(), Undurable: undurable,
-	})
+	}
+	w.calls, w.called[key] = append(w.calls, c), append(w.called[key], c)
 	return f
 }
 
@@ -216,7 +223,7 @@ func (w *World) commit(op sdk.Operation, f Fault) Object {
 	if f.DropsKey {
 		o.Key = ""
 	}
-	w.objects = append(w.objects, o)
+	w.put(o)
 	return o
 }
 

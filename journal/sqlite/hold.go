@@ -152,22 +152,25 @@ func wake(tx *Tx) error {
 }
 
 // wake makes held effects due now, in the whole destination of the scope: who
-// is still held by something else is held back again when looked at.
+// is still held by something else is held back again when looked at. An absence
+// whose next attempt was held back is looked at again too.
 func (tx *Tx) wake(scope string) (int, error) {
 	now := us(tx.Now())
 	left := int64(wakeSlice)
 	for _, d := range tx.destinationsOf(scope) {
-		if err := tx.begin(); err != nil {
-			return 0, err
-		}
-		n, err := tx.db.w.exec(`UPDATE effect SET due_at=?1 WHERE id IN (SELECT id FROM effect WHERE destination=?2 AND due_kind='held'
-			AND due_at > ?1 ORDER BY due_at LIMIT ?3)`, now, d, left)
-		if err != nil {
-			return 0, tx.seen(err)
-		}
-		if left -= n; left <= 0 {
-			tx.db.wakes = append(tx.db.wakes, scope)
-			break
+		for _, kind := range []journal.DueKind{journal.DueHeld, journal.DueResend} {
+			if err := tx.begin(); err != nil {
+				return 0, err
+			}
+			n, err := tx.db.w.exec(`UPDATE effect SET due_at=?1 WHERE id IN (SELECT id FROM effect WHERE destination=?2 AND due_kind=?4
+				AND due_at > ?1 ORDER BY due_at LIMIT ?3)`, now, d, left, string(kind))
+			if err != nil {
+				return 0, tx.seen(err)
+			}
+			if left -= n; left <= 0 {
+				tx.db.wakes = append(tx.db.wakes, scope)
+				return wakeSlice, nil
+			}
 		}
 	}
 	return int(wakeSlice - left), nil
