@@ -18,8 +18,8 @@ import (
 type Tx struct {
 	db      *DB
 	before  own
-	began   bool  // the savepoint stands
-	bare    bool  // it wrote without a savepoint
+	began   bool // the savepoint stands
+	bare    bool // it wrote without a savepoint
 	lines   []line
 	storage error // the first storage error; the batch cannot go on
 	holds   bool

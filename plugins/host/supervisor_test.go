@@ -173,14 +173,14 @@ func TestASlowReadDoesNotCostTheProcess(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, _ = s.Read(ctx, sdk.ReadRequest{Operation: sdk.Operation{Payload: []byte("wait")}})
-	answered(p)
+	pinged(p)
 	if acquire(t, s) != p {
 		t.Error("the process was replaced")
 	}
 }
 
-// answered returns when the health question, if one was asked, is answered.
-func answered(p *Process) {
+// pinged returns when the health question, if one was asked, is answered.
+func pinged(p *Process) {
 	p.pinging.Lock()
 	defer p.pinging.Unlock()
 }
