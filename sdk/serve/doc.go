@@ -12,5 +12,7 @@
 //     stop of the service cannot cut a call that the daemon still waits for.
 //   - A crash leaves nothing behind but an unanswered call, which is unknown.
 //
-// Run by hand it prints help, or with "describe" its description as JSON.
+// Run by hand it prints help; "describe" prints its description as JSON and
+// "docs" as Markdown, "call" makes one call to the real destination, and "dev"
+// answers a request a line from one process that a debugger can hold.
 package serve

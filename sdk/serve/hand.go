@@ -12,11 +12,12 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/settled-dev/settled/sdk"
+	"github.com/settled-dev/settled/sdk/docs"
 	"github.com/settled-dev/settled/sdk/wire"
 )
 
 // byHand answers a person. Exit status 0 on success, 1 when the adapter fails, 2 for a wrong call.
-func byHand(a sdk.Adapter, args []string, stdout, stderr io.Writer) int {
+func byHand(a sdk.Adapter, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	d, err := a.Describe(ctx)
@@ -34,6 +35,13 @@ func byHand(a sdk.Adapter, args []string, stdout, stderr io.Writer) int {
 			return 1
 		}
 		return 0
+	case len(args) == 1 && args[0] == "docs":
+		_, _ = stdout.Write(docs.Markdown(d))
+		return 0
+	case args[0] == "call":
+		return call(a, d, args[1:], stdout, stderr)
+	case args[0] == "dev":
+		return dev(a, d, args[1:], stdin, stdout, stderr)
 	}
 	fmt.Fprintf(stderr, "unknown arguments %q\nnext: %s help\n", args, filepath.Base(os.Args[0]))
 	return 2
@@ -42,7 +50,17 @@ func byHand(a sdk.Adapter, args []string, stdout, stderr io.Writer) int {
 func help(w io.Writer, d sdk.Description) {
 	name := filepath.Base(os.Args[0])
 	fmt.Fprintf(w, "%s %s is an adapter of settled. The daemon starts it; by hand it only tells what it can do.\n\n", d.Name, d.Version)
-	fmt.Fprintf(w, "usage:\n  %s describe   print name, version, operations and schemas as JSON\n  %s help       print this text\n", name, name)
+	fmt.Fprintf(w, `usage:
+  %[1]s describe   print name, version, operations and schemas as JSON
+  %[1]s docs       print the same for people, as Markdown
+  %[1]s call METHOD --config FILE [--secret NAME=FILE] [--payload FILE]
+                   make one call to the real destination: check, prepare, dispatch or read
+  %[1]s dev --config FILE [--secret NAME=FILE]
+                   configure once, then answer one JSON request a line (for a debugger)
+  %[1]s help       print this text
+
+next: settled adapter test %[1]s
+`, name)
 	if len(d.Actions) == 0 {
 		return
 	}

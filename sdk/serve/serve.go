@@ -34,7 +34,7 @@ func Main(a sdk.Adapter) { os.Exit(Run(a, os.Args[1:])) }
 // returns only after the service has ended.
 func Run(a sdk.Adapter, args []string) int {
 	if os.Getenv(CookieKey) != CookieValue {
-		return byHand(a, args, os.Stdout, os.Stderr)
+		return byHand(a, args, os.Stdin, os.Stdout, os.Stderr)
 	}
 	if err := quietStdout(); err != nil {
 		fmt.Fprintf(os.Stderr, "cannot put standard output aside: %v\n", err)

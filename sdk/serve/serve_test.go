@@ -26,7 +26,7 @@ func (m mute) Describe(context.Context) (sdk.Description, error) {
 
 func hand(a sdk.Adapter, args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	status = byHand(a, args, &out, &errs)
+	status = byHand(a, args, strings.NewReader(""), &out, &errs)
 	return status, out.String(), errs.String()
 }
 
