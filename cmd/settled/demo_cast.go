@@ -87,7 +87,11 @@ func spread(shown []part, n int, random *rand.Rand, kinds []desk.Fault) []part {
 // deskFaults are what happens to tickets that are not shown; half of them nothing.
 func deskFaults() []desk.Fault {
 	return []desk.Fault{
-		{}, {}, {}, {}, {},
+		{},
+		{},
+		{},
+		{},
+		{},
 		{Kind: desk.LostAnswer},
 		{Kind: desk.LostRequest},
 		{Kind: desk.LateCommit, Delay: demoLate},

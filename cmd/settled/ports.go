@@ -179,5 +179,5 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// closeBudget is how long adapters may take to leave at a stop.
+// closeBudget is how long adapters that were only looked at may take to leave.
 const closeBudget = 5 * time.Second

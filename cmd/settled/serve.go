@@ -144,9 +144,14 @@ func (s *server) startAdapters(ctx context.Context) error {
 	return nil
 }
 
+// partingTime is how long calls may still run when the adapters are closed. By
+// then the daemon has drained: such a call was parked as unknown, and nobody
+// would record its answer. So a stop takes the stop budget and little more.
+const partingTime = 500 * time.Millisecond
+
 // close ends the adapters first, then the journal: what they last answered is recorded by then.
 func (s *server) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
+	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
 	defer cancel()
 	var errs []error
 	if s.ports != nil {

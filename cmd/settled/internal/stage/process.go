@@ -54,7 +54,7 @@ func environment() []string {
 	var env []string
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(name, "SETTLED_") && name != "CREDENTIALS_DIRECTORY" {
+		if (!strings.HasPrefix(name, "SETTLED_") || name == "SETTLED_MUTANT") && name != "CREDENTIALS_DIRECTORY" {
 			env = append(env, kv)
 		}
 	}
