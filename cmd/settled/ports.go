@@ -19,6 +19,7 @@ import (
 	"github.com/settled-dev/settled/plugins/exec"
 	"github.com/settled-dev/settled/plugins/host"
 	"github.com/settled-dev/settled/plugins/http"
+	"github.com/settled-dev/settled/plugins/mail"
 	"github.com/settled-dev/settled/plugins/sql"
 	"github.com/settled-dev/settled/sdk"
 )
@@ -30,6 +31,7 @@ func builtIn() map[string]func() sdk.Adapter {
 		"http": http.New,
 		"exec": exec.New,
 		"sql":  sql.New,
+		"mail": mail.New,
 		"noop": newNoop, // the embedded destination of `settled bench`
 	}
 }

@@ -20,7 +20,6 @@ func notBuilt() []feature {
 	return []feature{
 		{"listen.http", except(""), "use the socket, also from afar: ssh -L 7117:/run/settled.sock HOST"},
 		{"owners.*.notify", notEmpty, "leave notify out; `settled review` lists what waits"},
-		{"destinations.*.adapter", oneOf("mail"), "built in now: http, exec, sql"},
 		{"destinations.*.approval", except("none"), `write approval = "none"`},
 		{"destinations.*.operations.*.approval", except("none"), `write approval = "none"`},
 		{"destinations.*.separate_duties", isTrue, "leave it out"},
