@@ -63,6 +63,5 @@ func owned(t *testing.T, e journal.Effect, kind journal.ReviewKind) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
 
 var _ = sdk.PostconditionHolds
