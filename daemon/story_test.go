@@ -63,5 +63,4 @@ func owned(t *testing.T, e journal.Effect, kind journal.ReviewKind) {
 	}
 }
 
-
 var _ = sdk.PostconditionHolds
