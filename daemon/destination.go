@@ -114,6 +114,29 @@ func (s *destination) describe(ctx context.Context) error {
 	return nil
 }
 
+// current asks a replaced adapter what it offers; the gate then sees another
+// contract and the authority is asked for again.
+func (s *destination) current(ctx context.Context, e journal.Effect, op operation, live Live) (operation, error) {
+	if s.described(live) {
+		return op, nil
+	}
+	if err := s.describe(ctx); err != nil {
+		return op, err
+	}
+	fresh, err := s.operation(ctx, e.Operation)
+	if err != nil {
+		return op, err
+	}
+	return fresh, nil
+}
+
+// described reports whether what is known of the adapter is known of this executable.
+func (s *destination) described(live Live) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known && s.sha == live.Process().Adapter.SHA256
+}
+
 // operation returns what rules one operation. An operation that the adapter
 // does not name is an error that lists those it does.
 func (s *destination) operation(ctx context.Context, name string) (operation, error) {

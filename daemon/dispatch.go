@@ -155,6 +155,10 @@ func (s *destination) open(ctx context.Context, e journal.Effect, op operation) 
 		s.putOff(e.Key, op, journal.Defer{Until: now().Add(5 * time.Second)}, "the adapter is not up: "+err.Error())
 		return nil
 	}
+	if op, err = s.current(ctx, e, op, live); err != nil {
+		s.putOff(e.Key, op, journal.Defer{Until: now().Add(5 * time.Second)}, "the adapter was replaced: "+err.Error())
+		return nil
+	}
 	id := s.d.opts.NewID()
 	prep, ok := s.prepare(ctx, e, op, live, id)
 	if !ok {

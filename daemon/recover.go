@@ -112,6 +112,9 @@ func (d *Daemon) eachInPhase(ctx context.Context, phase journal.Phase, event fun
 		if err != nil {
 			return fmt.Errorf("list %s: %w", phase, err)
 		}
+		if len(list) == 0 {
+			return nil
+		}
 		err = d.db.Write(ctx, func(tx *sqlite.Tx) error {
 			for _, seen := range list {
 				e, err := tx.Effect(seen.Key)

@@ -502,3 +502,40 @@ func TestAJournalThatFailsDuringTheDrainEndsItAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// What was authorized under one adapter is not sent by another without a new grant.
+func TestAReplacedAdapterNeedsANewGrant(t *testing.T) {
+	story(t, "", func(t *testing.T, r *daemontest.Rig) {
+		var sha atomic.Value
+		sha.Store("world-1")
+		r.Ports(func(p daemon.Port) daemon.Port {
+			return &replacedPort{Port: p, sha: func() string { return sha.Load().(string) }}
+		})
+		run := r.Start()
+		defer stop(t, run)
+		if err := run.Hold(t.Context(), "all", daemontest.Person); err != nil {
+			t.Fatal(err)
+		}
+		before := run.Ticket(key)
+		sha.Store("world-2")
+		if _, err := run.Release(t.Context(), "all", daemontest.Person); err != nil {
+			t.Fatal(err)
+		}
+		run.Until(key, time.Minute, journal.Succeeded)
+		e := run.Once(key)
+		if e.Attempts[0].Adapter.SHA256 != "world-2" || e.Authority == nil || e.Authority.ContractSHA256 == before.Authority.ContractSHA256 {
+			t.Errorf("sent by %s under the old grant", e.Attempts[0].Adapter.SHA256)
+		}
+		lines, err := run.DB.EventsOf(t.Context(), key, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		withdrawn := false
+		for _, x := range lines {
+			withdrawn = withdrawn || x.Transition == 5
+		}
+		if !withdrawn {
+			t.Error("the old grant was never withdrawn")
+		}
+	})
+}

@@ -163,7 +163,7 @@ func (s *destination) reserve(ctx context.Context, in journal.Intent) *reserved 
 		return nil
 	}
 	live, err := s.port.Acquire(ctx)
-	if err != nil {
+	if err != nil || !s.described(live) {
 		return nil
 	}
 	select {
