@@ -2,6 +2,7 @@ package mail_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"mime"
@@ -9,9 +10,12 @@ import (
 	"mime/quotedprintable"
 	"net"
 	netmail "net/mail"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pelletier/go-toml/v2"
 
 	"github.com/settled-dev/settled/plugins/mail"
 	"github.com/settled-dev/settled/sdk"
@@ -232,5 +236,28 @@ func TestEveryFaultOfAConfigurationIsNamedWithItsPlace(t *testing.T) {
 		if !strings.Contains(words, want) {
 			t.Errorf("%q is not in\n%s", want, words)
 		}
+	}
+}
+
+func TestTheRecipeIsAConfiguration(t *testing.T) {
+	raw, err := os.ReadFile("../recipes/mail/settled.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Destinations map[string]struct {
+			With map[string]any `toml:"with"`
+		} `toml:"destinations"`
+	}
+	if err := toml.Unmarshal(raw, &file); err != nil {
+		t.Fatal(err)
+	}
+	with, err := json.Marshal(file.Destinations["post"].With)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := mail.New().Configure(context.Background(), sdk.Configuration{Config: with, Secrets: map[string]string{"smtp": "secret1", "archive": "secret2"}})
+	if err != nil || len(c.Diagnostics) != 0 || c.Identity != "support@mail.example.org:587" || c.Actions[0].Read.Lookup != sdk.LookupByMarker {
+		t.Fatalf("%+v %v", c, err)
 	}
 }

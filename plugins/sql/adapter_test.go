@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pelletier/go-toml/v2"
 
 	"github.com/settled-dev/settled/plugins/sql"
 	"github.com/settled-dev/settled/sdk"
@@ -161,6 +164,7 @@ func TestPostgreSQL(t *testing.T) {
 	d := startPostgres(t)
 	suite(t, d)
 	overTheWire(t, d)
+	t.Run("the recipe works as it stands", func(t *testing.T) { recipeWorks(t, d) })
 	t.Run("row-level security proves no absence", func(t *testing.T) {
 		d.fresh(t)
 		d.exec(t, "ALTER TABLE settled_effect ENABLE ROW LEVEL SECURITY")
@@ -193,6 +197,66 @@ func TestPostgreSQL(t *testing.T) {
 			t.Fatalf("%d rows", n)
 		}
 	})
+}
+
+// recipe is destinations.ledger.with of the recipe, at another address.
+func recipe(t *testing.T, dsn string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile("../recipes/sql/settled.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Destinations map[string]struct {
+			With map[string]any `toml:"with"`
+		} `toml:"destinations"`
+	}
+	if err := toml.Unmarshal(raw, &file); err != nil {
+		t.Fatal(err)
+	}
+	with := file.Destinations["ledger"].With
+	if dsn != "" {
+		with["dsn"] = dsn
+	}
+	config, err := json.Marshal(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func TestTheRecipeIsAConfiguration(t *testing.T) {
+	c, err := sql.New().Configure(context.Background(), sdk.Configuration{Config: recipe(t, ""), Secrets: map[string]string{"ledger": "another word"}})
+	if err != nil || len(c.Diagnostics) != 0 || len(c.Actions) != 2 || c.Identity != "settled@db.example.org:5432/ledger" {
+		t.Fatalf("%+v %v", c, err)
+	}
+}
+
+func recipeWorks(t *testing.T, d *database) {
+	d.fresh(t)
+	d.exec(t, "DROP TABLE payment")
+	d.exec(t, "CREATE TABLE payment (id serial PRIMARY KEY, dispatch_key text UNIQUE, payee text, amount_cents int, currency text, voided_at timestamptz)")
+	d.exec(t, "GRANT ALL ON payment, payment_id_seq TO app")
+	a := sql.New().(*sql.Adapter)
+	if c, err := a.Configure(context.Background(), sdk.Configuration{Config: recipe(t, d.dsn(d.addr)), Secrets: d.secrets()}); err != nil || len(c.Diagnostics) > 0 {
+		t.Fatalf("%+v %v", c, err)
+	}
+	if words := checkWords(t, a, sdk.HealthOK); words != "" {
+		t.Fatal(words)
+	}
+	o := operation("pay", "k1", payload)
+	done := outcome[*sdk.Committed](t, dispatch(t, a, o, ""))
+	if done.Object.ID != "1" {
+		t.Fatalf("%+v", done)
+	}
+	same(t, read(t, a, o), "1")
+	undo := operation("pay.undo", "u1", payload)
+	undo.Target = &done.Object
+	outcome[*sdk.Committed](t, dispatch(t, a, undo, ""))
+	if r := read(t, a, undo); r.Postcondition.State != sdk.PostconditionHolds {
+		t.Fatalf("%+v", r)
+	}
+	d.exec(t, "DROP TABLE payment")
 }
 
 func TestMariaDB(t *testing.T) {
