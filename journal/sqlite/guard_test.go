@@ -203,7 +203,7 @@ func TestTamperingIsFound(t *testing.T) {
 		"cut and appended": "DELETE FROM event WHERE seq=(SELECT max(seq) FROM event)",
 		"moved effect":     "UPDATE effect SET phase='succeeded', due_at=NULL, due_kind=NULL, settled_at=1 WHERE key='auth:1:v1'",
 		"other payload":    "UPDATE intent SET payload=CAST('{\"amount\":1000000}' AS BLOB) WHERE effect=(SELECT id FROM effect WHERE key='auth:1:v1')",
-		"lost effect":      "DROP TRIGGER effect_gone; DROP TRIGGER effect_keep; DELETE FROM effect WHERE key='fill:000001:v1'",
+		"lost effect":      "DROP TRIGGER effect_gone; DROP TRIGGER effect_keep; DELETE FROM effect WHERE key='fill:000001:v1'; UPDATE counter SET value=value-1 WHERE name='succeeded'",
 		"counter":          "UPDATE counter SET value=value+1 WHERE name='succeeded'",
 		"lost attempt":     "DELETE FROM attempt WHERE state='sent'",
 	} {
