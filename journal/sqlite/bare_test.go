@@ -3,7 +3,9 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/settled-dev/settled/journal"
 )
@@ -55,4 +57,56 @@ func TestARefusedOperationIsUndoneAloneThoughItHadNoSavepoint(t *testing.T) {
 	if len(rep.Problems) > 0 || db.careful {
 		t.Errorf("problems %v, careful %v", rep.Problems, db.careful)
 	}
+}
+
+// A release that runs again with its batch still wakes everything.
+func TestAWakingThatRunsAgainWithItsBatchForgetsNothing(t *testing.T) {
+	db, now := openTest(t), epochStart()
+	ctx, by := context.Background(), journal.By{Actor: "uid:0", Kind: journal.Human, Because: "over"}
+	must(t, db.Write(ctx, func(tx *Tx) error {
+		for i := range wakeSlice + 100 {
+			e, err := submitAuthorized(tx, fmt.Sprintf("k:%d:v1", i), now)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.Apply(e, journal.Defer{Until: e.Deadline, Held: true}, testEnv(now)); err != nil {
+				return err
+			}
+		}
+		return tx.PutHold(journal.Hold{Scope: "all"}, by)
+	}))
+	entered, gate, ends := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+	go func() {
+		ends <- db.Write(ctx, func(tx *Tx) error {
+			close(entered)
+			<-gate
+			_, err := tx.ReleaseHold("all", by) // leaves a second slice to the committer
+			return err
+		})
+	}()
+	<-entered
+	go func() {
+		ends <- db.Write(ctx, func(tx *Tx) error { // shares the batch of that second slice, and is refused
+			if _, err := submitAuthorized(tx, "bad:1:v1", now); err != nil {
+				return err
+			}
+			tx.byKey["bad:1:v1"].path = []step{{journal.Prepared, nil}, {journal.Succeeded, int64(1)}, {journal.Authorized, nil}}
+			return nil
+		})
+	}()
+	waitFor(t, func() bool { return len(db.queue) == 1 })
+	close(gate)
+	refused := 0
+	for range 2 {
+		if err := <-ends; err != nil {
+			refused++
+		}
+	}
+	if refused != 1 {
+		t.Errorf("%d operations failed", refused)
+	}
+	waitFor(t, func() bool {
+		rows, err := db.Due(ctx, "desk", []journal.DueKind{journal.DueHeld}, time.Now().Add(time.Minute), 2*wakeSlice)
+		return err == nil && len(rows) == wakeSlice+100
+	})
 }

@@ -146,13 +146,14 @@ func (db *DB) commit(ops []*op) {
 		return
 	}
 	b := newBatch(ops)
-	began := time.Now()
+	began, wakes := time.Now(), slices.Clone(db.wakes)
 	err := db.run(b)
 	if errors.Is(err, errBare) {
-		b = newBatch(ops)
+		b, db.wakes = newBatch(ops), slices.Clone(wakes)
 		err = db.runCarefully(b)
 	}
 	if db.aborted = err != nil; db.aborted {
+		db.wakes = wakes // what was taken up or added was undone with the rest
 		db.abort(b, err)
 		return
 	}
@@ -305,9 +306,6 @@ func (db *DB) abort(b *batch, err error) {
 		if rerr := db.reload(context.Background()); rerr != nil {
 			db.fail(storageError(rerr))
 		}
-		if slices.ContainsFunc(b.ops, func(o *op) bool { return o.done == nil }) {
-			db.wakes = append(db.wakes, "all") // the waking was undone with the rest
-		}
 	}
 	db.answer(b.ops, err)
 }
@@ -328,16 +326,16 @@ type own struct {
 	dispatchOff string
 	restored    bool
 	restoredAt  time.Time
-	wakes       int
+	wakes       []string
 }
 
 func (db *DB) own() own {
-	return own{db.head, db.nextID, db.dispatchOff, db.restored, db.restoredAt, len(db.wakes)}
+	return own{db.head, db.nextID, db.dispatchOff, db.restored, db.restoredAt, slices.Clone(db.wakes)}
 }
 
 func (db *DB) putBack(o own) {
 	db.head, db.nextID = o.head, o.nextID
-	db.dispatchOff, db.restored, db.restoredAt, db.wakes = o.dispatchOff, o.restored, o.restoredAt, db.wakes[:min(o.wakes, len(db.wakes))]
+	db.dispatchOff, db.restored, db.restoredAt, db.wakes = o.dispatchOff, o.restored, o.restoredAt, o.wakes
 }
 
 // publish makes the batch visible to readers of the view.

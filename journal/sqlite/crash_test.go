@@ -172,14 +172,13 @@ func TestAFullDiskRecordsNothingAndTheNextWriteMaySucceed(t *testing.T) {
 	ctx, now := context.Background(), epochStart()
 	fill(t, db, 3, now)
 	headSeq, headHash := db.Head()
-	pages, err := db.w.oneInt(ctx, "PRAGMA page_count")
-	must(t, err)
+	pages := pageCount(t, db)
 	limit := func(n int64) {
 		must(t, db.Write(ctx, func(*Tx) error { return db.w.script(fmt.Sprintf("PRAGMA max_page_count=%d", n)) }))
 	}
 	limit(pages + 2)
 	big := make([]byte, 64<<10)
-	err = db.Write(ctx, func(tx *Tx) error {
+	err := db.Write(ctx, func(tx *Tx) error {
 		in := testIntent("big:1:v1", now)
 		in.Payload = big
 		_, _, err := tx.Submit(in, testEnv(now), false)
@@ -207,8 +206,7 @@ func TestAFullDiskRecordsNothingAndTheNextWriteMaySucceed(t *testing.T) {
 func TestAFullDiskFailsTheWholeBatch(t *testing.T) {
 	db := openTest(t)
 	ctx, now := context.Background(), epochStart()
-	pages, err := db.w.oneInt(ctx, "PRAGMA page_count")
-	must(t, err)
+	pages := pageCount(t, db)
 	entered, gate, results := make(chan struct{}), make(chan struct{}), make(chan error, 3)
 	go func() {
 		results <- db.Write(ctx, func(*Tx) error {

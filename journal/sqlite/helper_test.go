@@ -167,3 +167,18 @@ func fill(tb testing.TB, db *DB, n int, now time.Time) {
 		write(tb, db, func(tx *Tx) (journal.Effect, error) { return answer(tx, key, now) })
 	}
 }
+
+// onCommitter runs fn where the writing connection and the committer's memory may be looked at.
+func onCommitter(tb testing.TB, db *DB, fn func()) {
+	tb.Helper()
+	must(tb, db.Write(context.Background(), func(*Tx) error { fn(); return nil }))
+}
+
+// pageCount is the size of the file in pages.
+func pageCount(tb testing.TB, db *DB) (n int64) {
+	tb.Helper()
+	var err error
+	onCommitter(tb, db, func() { n, err = db.w.oneInt(context.Background(), "PRAGMA page_count") })
+	must(tb, err)
+	return n
+}

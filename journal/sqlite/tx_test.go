@@ -183,10 +183,10 @@ func TestAChangeMadeFromAnOldEffectIsRefused(t *testing.T) {
 	}
 }
 
-// waitFor polls without sleeping long; it gives up after five seconds.
+// waitFor polls without sleeping long; it gives up after some seconds.
 func waitFor(tb testing.TB, ok func() bool) {
 	tb.Helper()
-	for range 50_000 {
+	for range 10_000 {
 		if ok() {
 			return
 		}

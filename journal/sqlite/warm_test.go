@@ -53,16 +53,26 @@ func TestAnEffectInFlightIsKeptAtHandAsItStandsInTheFile(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			db, key := openTest(t), "ticket:1:create:v1"
 			write(t, db, func(tx *Tx) (journal.Effect, error) { return submitSent(tx, key, now) })
-			if _, ok := db.warm[key]; !ok {
+			var w warm
+			var ok bool
+			var e journal.Effect
+			var last int64
+			look := func() {
+				w, ok = db.warm[key]
+				var err error
+				if e, last, err = readEffect(ctx, db.w, key); err != nil {
+					t.Error(err)
+				}
+			}
+			onCommitter(t, db, look)
+			if !ok {
 				t.Fatal("an effect in flight is not at hand")
 			}
 			c.then(db, key)
-			w, ok := db.warm[key]
+			onCommitter(t, db, look)
 			if ok != c.warm {
 				t.Errorf("at hand: %v, want %v", ok, c.warm)
 			}
-			e, last, err := readEffect(ctx, db.w, key)
-			must(t, err)
 			if ok && (!reflect.DeepEqual(w.e, e) || w.lastEvent != last) {
 				t.Errorf("at hand %+v (line %d)\nin the file %+v (line %d)", w.e, w.lastEvent, e, last)
 			}
