@@ -50,8 +50,8 @@ func dsn(path, query string) string {
 
 const (
 	writerQuery = "mode=rwc&_txlock=immediate&_busy_timeout=5000&_auto_vacuum=incremental&_foreign_keys=on&_journal_mode=WAL" +
-		"&_recursive_triggers=on&_synchronous=FULL&_cache_size=-16384"
-	readerQuery = "mode=ro&_busy_timeout=2000&_query_only=on&_foreign_keys=on&_recursive_triggers=on&_synchronous=FULL&_cache_size=-8192"
+		"&_recursive_triggers=on&_synchronous=FULL&_cache_size=-8192"
+	readerQuery = "mode=ro&_busy_timeout=2000&_query_only=on&_foreign_keys=on&_recursive_triggers=on&_synchronous=FULL&_cache_size=-2048"
 )
 
 // dial opens one connection and sets what the name cannot.
