@@ -92,17 +92,19 @@ func confirmLag(p Policy) time.Duration {
 	return max(declaredLag(p), minPause)
 }
 
-// timetable returns the first offset after now. Without offsets it reads once an hour.
+// timetable returns the first offset whose turn has not come yet. Without
+// offsets it reads once an hour. Each offset is used once, whatever the jitter
+// of each asking is: its turn has come as soon as its earliest time is past.
 func timetable(from time.Time, offsets []time.Duration, now time.Time, jitter float64) time.Time {
-	spread := func(d time.Duration) time.Duration { return time.Duration(float64(d) * (0.8 + 0.4*jitter)) }
+	at := func(d time.Duration, share float64) time.Duration { return time.Duration(float64(d) * (0.8 + 0.4*share)) }
 	last := time.Hour
 	for _, o := range offsets {
 		last = max(o, time.Millisecond)
-		if t := from.Add(spread(o)); t.After(now) {
-			return t
+		if from.Add(at(o, 0)).After(now) {
+			return from.Add(at(o, jitter))
 		}
 	}
-	return now.Add(spread(last))
+	return now.Add(at(last, jitter))
 }
 
 func later(a, b time.Time) time.Time {
