@@ -391,7 +391,9 @@ func (db *DB) afterCommit() {
 	db.marked = now
 	if err := writeMark(db.opts.GenerationPath, mark{db.id, db.epoch, db.head.seq}); err != nil {
 		db.opts.Log.Warn("generation marker not written", "error", err)
+		return
 	}
+	db.stats.markerWritten()
 }
 
 // walFrames runs a checkpoint of the given kind and returns the frames in the log.

@@ -28,7 +28,7 @@ func (m mark) String() string {
 }
 
 // markerEvery bounds how often the marker follows the chain, and so how much of a rollback could go unnoticed.
-const markerEvery = time.Second
+const markerEvery = 5 * time.Second
 
 func readMark(path string) (mark, error) {
 	b, err := os.ReadFile(path)

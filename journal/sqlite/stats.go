@@ -17,7 +17,7 @@ type Stats struct {
 	CommitTotal time.Duration
 	Frames      int64 // pages written to the write-ahead log
 	Checkpoints int64
-	Fsyncs      int64 // one a commit, two a checkpoint, one when the log begins anew
+	Fsyncs      int64 // one a commit, two a checkpoint or marker, one when the log begins anew
 
 	WALFrames  int64 // in the log now
 	WALBytes   int64 // size of the log's file now
@@ -91,6 +91,13 @@ func (s *stats) checkpointed(log int64) {
 	s.s.Checkpoints++
 	s.s.Fsyncs += 2
 	s.checkedLog = log
+}
+
+// markerWritten counts the fsyncs of the marker and of its directory.
+func (s *stats) markerWritten() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.s.Fsyncs += 2
 }
 
 // Stats returns counts and sizes.
