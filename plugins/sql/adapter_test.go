@@ -261,14 +261,16 @@ func recipeWorks(t *testing.T, d *database) {
 
 func TestMariaDB(t *testing.T) {
 	d := startMariaDB(t)
+	d.exec(t, "SET GLOBAL sql_mode = ''") // as old servers are: it must not matter
 	suite(t, d)
 	overTheWire(t, d)
 	t.Run("check refuses a table without transactions and one that folds case", func(t *testing.T) {
 		d.fresh(t)
 		d.exec(t, "DROP TABLE settled_effect")
 		d.exec(t, "CREATE TABLE settled_effect (`key` varchar(200) COLLATE utf8mb4_general_ci PRIMARY KEY, digest text, attempt text, at datetime(6)) ENGINE=MyISAM")
+		d.exec(t, "ALTER TABLE payment ENGINE=Aria")
 		words := checkWords(t, d.adapter(t, d.addr, nil), sdk.HealthDegraded)
-		for _, want := range []string{"only InnoDB rolls back", "make it varbinary(255)"} {
+		for _, want := range []string{"/operations/pay/statement: the table payment is of the engine Aria", "/operations/pay/undo/statement: the table payment", "only InnoDB rolls back", "make it varbinary(255)"} {
 			if !strings.Contains(words, want) {
 				t.Errorf("%q is not in %s", want, words)
 			}
@@ -405,6 +407,12 @@ func refused(t *testing.T, d *database) {
 	} {
 		if r := outcome[*sdk.Rejected](t, dispatch(t, a, operation("pay", "bad", body), "")); r.Reason != sdk.ReasonValidation {
 			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if d.driver != "sqlite" { // which has no limits of length
+		long := strings.Replace(payload, "o'hara", strings.Repeat("o'hara", 10), 1)
+		if r := outcome[*sdk.Rejected](t, dispatch(t, a, operation("pay", "long", long), "")); r.Reason != sdk.ReasonValidation {
+			t.Errorf("a value that is too long: %+v", r)
 		}
 	}
 	r := outcome[*sdk.Rejected](t, dispatch(t, a, operation("close", "k1", `{"id":"nobody"}`), ""))

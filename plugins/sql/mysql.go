@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,7 +76,8 @@ func (m *mariadb) bind(v any) any {
 func (m *mariadb) lockID(lock lockName) string { return "settled:" + hex.EncodeToString(lock[:20]) }
 
 // begin bounds every wait that a COMMIT may meet: for its arrival, for the rest
-// of its packet and for locks. The named lock ends with the session, after its
+// of its packet and for locks. It makes the server refuse a value that does not
+// fit, which otherwise it might cut. The named lock ends with the session, after its
 // transaction is rolled back.
 func (m *mariadb) begin(ctx context.Context, s *session, lock lockName) (string, error) {
 	var version string
@@ -83,7 +85,7 @@ func (m *mariadb) begin(ctx context.Context, s *session, lock lockName) (string,
 		return "", err
 	}
 	idle, statement := ceilSeconds(m.cfg.idleWait), ceilSeconds(m.cfg.statementWait)
-	set := fmt.Sprintf("SET SESSION wait_timeout = %d, net_read_timeout = %d, innodb_lock_wait_timeout = %d, lock_wait_timeout = %d, time_zone = '+00:00'", idle, idle, statement, statement)
+	set := fmt.Sprintf("SET SESSION wait_timeout = %d, net_read_timeout = %d, innodb_lock_wait_timeout = %d, lock_wait_timeout = %d, time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')", idle, idle, statement, statement)
 	if strings.Contains(version, "MariaDB") {
 		set += fmt.Sprintf(", max_statement_time = %d", statement)
 	}
@@ -164,7 +166,37 @@ func (m *mariadb) examine(ctx context.Context, s *session, faults *decode.Faults
 	if unique == 0 {
 		faults.Errorf("/table", "its column key is not the primary key")
 	}
-	return nil
+	return m.examineEngines(ctx, s, faults)
+}
+
+// maxTables bounds the tables without transactions that are looked for in statements.
+const maxTables = 1000
+
+// examineEngines finds statements on tables that do not roll back: there half of
+// a transaction would stay.
+func (m *mariadb) examineEngines(ctx context.Context, s *session, faults *decode.Faults) error {
+	rows, err := s.conn.QueryContext(ctx, "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE' AND ENGINE IN ('MyISAM', 'Aria', 'MEMORY', 'CSV', 'ARCHIVE', 'BLACKHOLE', 'MRG_MyISAM') AND TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') LIMIT ?", maxTables)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var table, engine string
+		if err := rows.Scan(&table, &engine); err != nil {
+			return err
+		}
+		word := regexp.MustCompile(`(?i)(^|[^\w$])` + regexp.QuoteMeta(table) + `($|[^\w$])`)
+		for _, name := range m.cfg.names {
+			op := m.cfg.operations[name]
+			if word.MatchString(op.do.statement.source) {
+				faults.Errorf("/operations/"+name+"/statement", "the table %s is of the engine %s, which does not roll back", table, engine)
+			}
+			if op.undo != nil && word.MatchString(op.undo.statement.source) {
+				faults.Errorf("/operations/"+name+"/undo/statement", "the table %s is of the engine %s, which does not roll back", table, engine)
+			}
+		}
+	}
+	return rows.Err()
 }
 
 // classify reads the server's error number, and its SQLSTATE for the others.
