@@ -96,7 +96,9 @@ func confirmLag(p Policy) time.Duration {
 // offsets it reads once an hour. Each offset is used once, whatever the jitter
 // of each asking is: its turn has come as soon as its earliest time is past.
 func timetable(from time.Time, offsets []time.Duration, now time.Time, jitter float64) time.Time {
-	at := func(d time.Duration, share float64) time.Duration { return time.Duration(float64(d) * (0.8 + 0.4*share)) }
+	at := func(d time.Duration, share float64) time.Duration {
+		return time.Duration(float64(d) * (0.8 + 0.4*share))
+	}
 	last := time.Hour
 	for _, o := range offsets {
 		last = max(o, time.Millisecond)
