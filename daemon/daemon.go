@@ -75,7 +75,10 @@ type Daemon struct {
 	log   *slog.Logger
 	db    *sqlite.DB
 	dests map[string]*destination
-	sched *scheduler
+	// settings and sched are replaced whole by a reload.
+	settings atomic.Pointer[config.Config]
+	sched    atomic.Pointer[scheduler]
+	reloads  reloads
 	// followers has its own lock; every write tells it after COMMIT.
 	followers *followers
 	counters  *counters
@@ -117,6 +120,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		o.NewID = func() string { return ulid.Make().String() }
 	}
 	d := &Daemon{opts: o, log: o.Log, db: o.Journal, dests: map[string]*destination{}, followers: newFollowers(), started: time.Now()}
+	d.settings.Store(o.Settings)
 	d.runCtx, d.stopRun = context.WithCancel(context.WithoutCancel(ctx))
 	d.callCtx, d.stopCall = context.WithCancelCause(context.WithoutCancel(ctx))
 	for name, conf := range o.Settings.Destinations {
@@ -131,7 +135,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.sched = sched
+	d.sched.Store(sched)
 	return d, nil
 }
 
@@ -153,7 +157,7 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 		d.spawn(dest.dispatchLoop)
 		d.spawn(dest.careLoop)
 	}
-	d.spawn(d.sched.run)
+	d.runSchedules(d.sched.Load())
 	d.spawn(d.watchClock)
 	if ready != nil {
 		ready()
@@ -237,7 +241,7 @@ func (d *Daemon) drain() error {
 		d.calls.Wait()
 		close(done)
 	}()
-	budget := d.opts.Settings.Daemon.StopBudget
+	budget := d.settings.Load().Daemon.StopBudget
 	timer := time.NewTimer(budget)
 	defer timer.Stop()
 	if n := d.inFlight.Load(); n > 0 {

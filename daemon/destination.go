@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -25,13 +26,14 @@ const batch = 64
 type destination struct {
 	d       *Daemon
 	name    string
-	conf    *config.Destination
+	conf    atomic.Pointer[config.Destination] // replaced whole, under mu, by a reload
 	port    Port
 	limiter *rate.Limiter
-	slots   chan struct{} // one per dispatch that may run at once
-	reads   chan struct{} // one per read that may run at once
-	wake    chan struct{} // cap 1: look for something to send
-	care    chan struct{} // cap 1: look for something to read or decide
+	slots   chan struct{}   // one per dispatch that may run at once
+	reads   chan struct{}   // one per read that may run at once
+	wake    chan struct{}   // cap 1: look for something to send
+	care    chan struct{}   // cap 1: look for something to read or decide
+	turns   [2]atomic.Int64 // how often the two loops came round
 	breaker *breaker
 	tokens  *tokens
 
@@ -50,8 +52,8 @@ func newDestination(d *Daemon, name string, conf *config.Destination, port Port)
 	if eff.RatePerSecond <= 0 {
 		perSecond = rate.Inf
 	}
-	return &destination{
-		d: d, name: name, conf: conf, port: port,
+	s := &destination{
+		d: d, name: name, port: port,
 		limiter: rate.NewLimiter(perSecond, max(1, int(eff.RatePerSecond))),
 		slots:   make(chan struct{}, max(1, eff.Concurrency)),
 		reads:   make(chan struct{}, min(maxReads, max(2, eff.Concurrency))),
@@ -59,6 +61,8 @@ func newDestination(d *Daemon, name string, conf *config.Destination, port Port)
 		breaker: newBreaker(eff.OpenAfter), tokens: newTokens(eff.TokensShare, eff.TokensPerMinute),
 		busy: map[string]bool{}, ops: map[string]operation{},
 	}
+	s.conf.Store(conf)
+	return s
 }
 
 // poke asks a loop to look again; one request is as good as many.
@@ -107,10 +111,7 @@ func (s *destination) describe(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.desc, s.sha, s.known = desc, sha, true
-	s.ops = map[string]operation{}
-	for _, spec := range desc.Actions {
-		s.ops[spec.Name] = resolve(s.conf.ForOperation(spec.Name), spec, sha, s.d.opts.Settings.PolicySHA256())
-	}
+	s.resolveLocked()
 	return nil
 }
 
@@ -135,6 +136,14 @@ func (s *destination) described(live Live) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known && s.sha == live.Process().Adapter.SHA256
+}
+
+// resolveLocked works out the policy of every operation. mu is held.
+func (s *destination) resolveLocked() {
+	s.ops = map[string]operation{}
+	for _, spec := range s.desc.Actions {
+		s.ops[spec.Name] = resolve(s.conf.Load().ForOperation(spec.Name), spec, s.sha, s.d.settings.Load().PolicySHA256())
+	}
 }
 
 // operation returns what rules one operation. An operation that the adapter
@@ -191,7 +200,7 @@ func careKinds() []journal.DueKind {
 // dispatchLoop sends what is due while a slot is free. It sleeps until the
 // next due time or a poke; there is no polling.
 func (s *destination) dispatchLoop(ctx context.Context) {
-	s.loop(ctx, s.wake, dispatchKinds(), func(rows []sqlite.DueRow) (again time.Duration) {
+	s.loop(ctx, s.wake, &s.turns[0], dispatchKinds(), func(rows []sqlite.DueRow) (again time.Duration) {
 		for _, row := range rows {
 			if wait, open := s.mayDispatch(); !open {
 				return wait
@@ -225,7 +234,7 @@ func (s *destination) mayDispatch() (wait time.Duration, open bool) {
 
 // careLoop does all that is owed and is no write: reads, leases, expiries, reviews.
 func (s *destination) careLoop(ctx context.Context) {
-	s.loop(ctx, s.care, careKinds(), func(rows []sqlite.DueRow) time.Duration {
+	s.loop(ctx, s.care, &s.turns[1], careKinds(), func(rows []sqlite.DueRow) time.Duration {
 		if wait, probe := s.breaker.wantsProbe(time.Now()); probe {
 			s.goProbe()
 		} else if wait > 0 && len(rows) == 0 {
@@ -261,10 +270,11 @@ func (s *destination) shed(kind journal.DueKind) bool {
 // loop waits for the earlier of a poke and the next due time, then hands the
 // due rows to f. f returns a wait when it could not take all for a reason that
 // nobody pokes for.
-func (s *destination) loop(ctx context.Context, pokes <-chan struct{}, kinds []journal.DueKind, f func([]sqlite.DueRow) time.Duration) {
+func (s *destination) loop(ctx context.Context, pokes <-chan struct{}, turns *atomic.Int64, kinds []journal.DueKind, f func([]sqlite.DueRow) time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		turns.Add(1)
 		select {
 		case <-ctx.Done():
 			return

@@ -82,11 +82,11 @@ func (d *Daemon) Metrics(w io.Writer) error {
 	}
 	p.line("settled_unknown_oldest_timestamp_seconds", unixOrZero(oldest))
 	p.head("settled_reviews_open", "gauge", "Reviews that wait for a person.")
-	for owner := range d.opts.Settings.Owners {
+	for owner := range d.settings.Load().Owners {
 		p.line("settled_reviews_open", float64(counts.ReviewsOpen[owner]), "owner", owner)
 	}
 	p.head("settled_reviews_overdue", "gauge", "Reviews past their due time.")
-	for owner := range d.opts.Settings.Owners {
+	for owner := range d.settings.Load().Owners {
 		p.line("settled_reviews_overdue", float64(counts.ReviewsOverdue[owner]), "owner", owner)
 	}
 	p.head("settled_adapter_up", "gauge", "Whether the destination's adapter runs.")
@@ -96,6 +96,8 @@ func (d *Daemon) Metrics(w io.Writer) error {
 	}
 	p.head("settled_dispatch_enabled", "gauge", "Whether anything may be sent.")
 	p.line("settled_dispatch_enabled", boolFloat(d.whyNoDispatch(ctx) == ""))
+	p.head("settled_config_reload_ok", "gauge", "0 = the last reload was refused and the configuration before it is kept.")
+	p.line("settled_config_reload_ok", boolFloat(d.reloadOK()))
 	return d.journalMetrics(ctx, p)
 }
 

@@ -177,9 +177,9 @@ func (d *Daemon) Destination(ctx context.Context, name string) (DestinationStatu
 		return DestinationStatus{}, fmt.Errorf("destination %q is not configured: %w", name, ErrNotFound)
 	}
 	state, since := s.breaker.show()
-	eff := s.conf.ForOperation("")
+	eff := s.conf.Load().ForOperation("")
 	st := DestinationStatus{
-		Name: name, Adapter: s.conf.Adapter, Breaker: string(state), BreakerSince: since,
+		Name: name, Adapter: s.conf.Load().Adapter, Breaker: string(state), BreakerSince: since,
 		InFlight: len(s.slots), Concurrency: cap(s.slots), Rate: fmt.Sprintf("%g/s", eff.RatePerSecond),
 		RetryTokens: s.tokens.left(time.Now()), Queued: d.db.Queued(name),
 	}
@@ -298,6 +298,23 @@ func ReportOf(r sqlite.Report, err error) (VerifyReport, error) {
 		out.CouldNotRun, err = err.Error(), nil
 	}
 	return out, err
+}
+
+// CheckJournal looks at every page and every reference of the journal, and
+// verifies the chain. It reads everything once.
+func (d *Daemon) CheckJournal(ctx context.Context) (VerifyReport, error) {
+	return CheckReportOf(d.db.Check(ctx))
+}
+
+// CheckReportOf makes damage a finding of the report and no error.
+func CheckReportOf(r sqlite.Report, err error) (VerifyReport, error) {
+	if errors.Is(err, sqlite.ErrCorrupt) {
+		if len(r.Problems) == 0 {
+			r.Problems = []string{err.Error()}
+		}
+		err = nil
+	}
+	return ReportOf(r, err)
 }
 
 // Backup writes a verified copy of the journal to a file that does not exist yet.

@@ -269,7 +269,7 @@ func (s *destination) probe(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	call, cancel := context.WithTimeout(ctx, s.conf.Timeout)
+	call, cancel := context.WithTimeout(ctx, s.conf.Load().Timeout)
 	defer cancel()
 	h, err := live.Check(call, nil)
 	return err == nil && h.Status != sdk.HealthDown && h.Status != sdk.HealthUnspecified

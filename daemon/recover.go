@@ -99,7 +99,7 @@ func (d *Daemon) policyFor(e journal.Effect) operation {
 		return op
 	}
 	unread := sdk.ActionSpec{Name: e.Operation}
-	op = resolve(s.conf.ForOperation(e.Operation), unread, "", d.opts.Settings.PolicySHA256())
+	op = resolve(s.conf.Load().ForOperation(e.Operation), unread, "", d.settings.Load().PolicySHA256())
 	op.policy.HasRead = true // it is asked again when it is due; a person is not needed yet
 	return op
 }

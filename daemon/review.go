@@ -25,7 +25,7 @@ func (d *Daemon) Decide(ctx context.Context, key string, req DecideRequest, who 
 	if req.Because == "" {
 		return journal.Effect{}, &InvalidError{Faults: []string{"because: say why (--because)"}}
 	}
-	if req.To != "" && d.opts.Settings.Owners[req.To] == nil {
+	if req.To != "" && d.settings.Load().Owners[req.To] == nil {
 		return journal.Effect{}, &InvalidError{Faults: []string{fmt.Sprintf("to: owner %q is not configured", req.To)}}
 	}
 	who.Because = req.Because

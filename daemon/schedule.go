@@ -192,7 +192,7 @@ func summary(r SweepReport) string {
 // Schedules lists every schedule with its next times and last results.
 func (d *Daemon) Schedules(ctx context.Context) ([]ScheduleStatus, error) {
 	var out []ScheduleStatus
-	for name, item := range d.sched.items {
+	for name, item := range d.sched.Load().items {
 		state, err := d.db.Schedule(ctx, name)
 		if err != nil && !errors.Is(err, sqlite.ErrNotFound) {
 			return nil, err

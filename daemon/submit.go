@@ -107,7 +107,7 @@ func (d *Daemon) intent(ctx context.Context, req SubmitRequest, who journal.By) 
 }
 
 func (d *Daemon) keyRules() journal.KeyRules {
-	k := d.opts.Settings.Keys
+	k := d.settings.Load().Keys
 	return journal.KeyRules{Allow: k.AllowPatterns(), Deny: k.DenyPatterns()}
 }
 
@@ -136,7 +136,7 @@ func micro(t time.Time) time.Time {
 
 // admits refuses what the destination's limits do not allow to queue.
 func (s *destination) admits(op operation) error {
-	if s.conf.OnOutage == "refuse" && s.breaker.open() {
+	if s.conf.Load().OnOutage == "refuse" && s.breaker.open() {
 		return &BusyError{Why: "destination " + s.name + " is down and on_outage is refuse", RetryAfter: probeFirst, Outage: true}
 	}
 	if limit := op.eff.QueueLimit; limit > 0 {
@@ -238,7 +238,7 @@ func (d *Daemon) insert(ctx context.Context, in journal.Intent, op operation, s 
 // before the backup that it was restored from: then it is read before the first write (42).
 func (d *Daemon) inRestoreWindow(tx *sqlite.Tx) bool {
 	at := tx.RestoredAt()
-	return !at.IsZero() && now().Before(at.Add(d.opts.Settings.Journal.RestoreWindow))
+	return !at.IsZero() && now().Before(at.Add(d.settings.Load().Journal.RestoreWindow))
 }
 
 // fuse tries the write gate inside the intake transaction. A shut gate is no

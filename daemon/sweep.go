@@ -21,11 +21,11 @@ func sweepPhases() []journal.Phase {
 // Sweep runs a schedule now. A sweep only brings reads forward: what it finds
 // is judged by the same guard as every other read.
 func (d *Daemon) Sweep(ctx context.Context, name string, progress func(SweepReport)) (SweepReport, error) {
-	item := d.sched.items[name]
+	item := d.sched.Load().items[name]
 	if item == nil {
 		return SweepReport{}, fmt.Errorf("schedule %q is not configured; see: settled schedule list: %w", name, ErrNotFound)
 	}
-	return d.sched.start(ctx, item, time.Time{}, progress)
+	return d.sched.Load().start(ctx, item, time.Time{}, progress)
 }
 
 // reconcileSweep reads every unsettled effect of one destination once, in id

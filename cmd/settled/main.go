@@ -34,6 +34,7 @@ func run(args []string) int {
 	app := cli.App{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
 		Version: version(), Local: localVerbs(), OpenJournal: openOffline,
+		Restore: restoreJournal, Migrate: migrateJournal,
 	}
 	return app.Run(ctx, args)
 }

@@ -44,4 +44,39 @@ func (o offline) Stats(ctx context.Context) (daemon.JournalStats, error) {
 	return daemon.StatsOf(o.db.Stats(ctx))
 }
 
+func (o offline) Check(ctx context.Context) (daemon.VerifyReport, error) {
+	return daemon.CheckReportOf(o.db.Check(ctx))
+}
+
+func (o offline) SQL(ctx context.Context, query string, row func([]string, []any) error) error {
+	return o.db.SQL(ctx, query, row)
+}
+
+// restoreJournal is `settled journal restore`.
+func restoreJournal(ctx context.Context, configFile, backup string) (string, error) {
+	opts, err := offlineOptions(configFile)
+	if err != nil {
+		return "", err
+	}
+	return sqlite.Restore(ctx, opts, backup)
+}
+
+// migrateJournal is `settled journal migrate`.
+func migrateJournal(ctx context.Context, configFile string, dryRun bool) (cli.Migration, error) {
+	opts, err := offlineOptions(configFile)
+	if err != nil {
+		return cli.Migration{}, err
+	}
+	m, err := sqlite.Migrate(ctx, opts, dryRun)
+	return cli.Migration(m), err
+}
+
+func offlineOptions(configFile string) (sqlite.Options, error) {
+	cfg, err := config.Open(configFile, config.FromOS())
+	if err != nil {
+		return sqlite.Options{}, err
+	}
+	return journalOptions(cfg, nil)
+}
+
 func (o offline) Close() error { return o.db.Close() }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -35,6 +36,9 @@ type server struct {
 	db     *sqlite.DB
 	ports  *ports
 	daemon *daemon.Daemon
+
+	configFile string     // --config, read again by a reload
+	reloading  sync.Mutex // one reload at a time, from reading the file on
 }
 
 // openServer takes the journal's lock, proves the adapters of an earlier

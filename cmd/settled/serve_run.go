@@ -8,9 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/settled-dev/settled/cmd/settled/internal/systemd"
 	"github.com/settled-dev/settled/daemon"
 	"github.com/settled-dev/settled/daemon/api"
 	"github.com/settled-dev/settled/daemon/config"
@@ -22,22 +25,30 @@ import (
 // apiGrace is how long requests may take to end once the daemon has drained.
 const apiGrace = 2 * time.Second
 
-// runServe runs the daemon and its API until ctx ends, then drains. ready is
-// called when it takes work.
-func runServe(ctx, hurry context.Context, cfg *config.Config, log *slog.Logger, hold string, ready func(*server)) (err error) {
-	s, err := openServer(ctx, cfg, log, hold)
+// serveOptions are what serve takes from its command line and surroundings.
+type serveOptions struct {
+	configFile string // --config; "" = where it is looked for
+	hold       string // why dispatch is held from the start; "" = it is not
+	getenv     func(string) string
+}
+
+// runServe runs the daemon and its API until ctx ends, then drains. The service
+// manager is told when recovery is done, how the daemon is, and how the drain goes.
+func runServe(ctx, hurry context.Context, cfg *config.Config, log *slog.Logger, o serveOptions) (err error) {
+	s, err := openServer(ctx, cfg, log, o.hold)
 	if err != nil {
 		return err
 	}
+	s.configFile = o.configFile
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.noteConfiguration(ctx); err != nil {
 		return err
 	}
-	listener, err := listenSocket(cfg.Listen.Socket)
+	listener, err := listen(o.getenv, cfg.Listen.Socket)
 	if err != nil {
 		return &configError{err}
 	}
-	handler := api.New(s.daemon, api.Options{Log: log, Version: version(), Metrics: s.daemon.Metrics})
+	handler := withDebug(api.New(s.daemon, api.Options{Log: log, Version: version(), Metrics: s.daemon.Metrics, Reload: s.reload}), s.daemon)
 	run, stop := context.WithCancel(ctx)
 	defer stop()
 	serveCtx, stopAPI := context.WithCancel(context.WithoutCancel(ctx))
@@ -51,14 +62,26 @@ func runServe(ctx, hurry context.Context, cfg *config.Config, log *slog.Logger, 
 		<-hurry.Done()
 		s.daemon.Hurry()
 	}()
+	drained := make(chan struct{})
+	var told sync.WaitGroup
 	err = s.daemon.Run(run, func() {
-		log.Info("ready", "socket", cfg.Listen.Socket, "journal", cfg.Journal.Path, "epoch", s.db.Epoch())
-		if ready != nil {
-			ready(s)
-		}
+		log.Info("ready", "socket", listener.Addr().String(), "journal", cfg.Journal.Path, "epoch", s.db.Epoch())
+		told.Go(func() { newManager(o.getenv, log).watch(run, s.daemon, drained) })
 	})
+	stop() // after a failed journal Run ends by itself
+	close(drained)
+	told.Wait()
 	stopAPI()
 	return errors.Join(err, <-served)
+}
+
+// listen takes the socket that systemd bound, or binds the configured one.
+func listen(getenv func(string) string, path string) (net.Listener, error) {
+	l, err := systemd.Listener(getenv)
+	if l != nil || err != nil {
+		return l, err
+	}
+	return listenSocket(path)
 }
 
 // listenSocket binds the API's socket. The journal's lock is held, so a file
@@ -86,7 +109,17 @@ func listenSocket(path string) (net.Listener, error) {
 // noteConfiguration refuses operations whose adapter and configuration do not
 // agree, and writes every lowered safety bound to the audit chain.
 func (s *server) noteConfiguration(ctx context.Context) error {
-	overrides := s.cfg.Overrides
+	overrides, err := s.declared(ctx, s.cfg)
+	if err != nil {
+		return err
+	}
+	return s.noteOverrides(ctx, s.cfg, overrides)
+}
+
+// declared compares a configuration with what the adapters that run declare. It
+// returns every bound that is lowered on purpose.
+func (s *server) declared(ctx context.Context, cfg *config.Config) ([]config.Override, error) {
+	overrides := slices.Clone(cfg.Overrides)
 	var faults []error
 	for name, sup := range s.ports.sups {
 		if !sup.Status().Up {
@@ -94,9 +127,9 @@ func (s *server) noteConfiguration(ctx context.Context) error {
 		}
 		desc, err := sup.Describe(ctx)
 		if err != nil {
-			return fmt.Errorf("describe %s: %w", name, err)
+			return nil, fmt.Errorf("describe %s: %w", name, err)
 		}
-		bad, lowered := declaredFaults(s.cfg, name, desc)
+		bad, lowered := declaredFaults(cfg, name, desc)
 		overrides = append(overrides, lowered...)
 		for _, f := range bad {
 			if f.Warning {
@@ -107,8 +140,13 @@ func (s *server) noteConfiguration(ctx context.Context) error {
 		}
 	}
 	if len(faults) > 0 {
-		return &configError{errors.Join(faults...)}
+		return nil, &configError{errors.Join(faults...)}
 	}
+	return overrides, nil
+}
+
+// noteOverrides writes every lowered safety bound to the audit chain.
+func (s *server) noteOverrides(ctx context.Context, cfg *config.Config, overrides []config.Override) error {
 	if len(overrides) == 0 {
 		return nil
 	}
@@ -116,7 +154,7 @@ func (s *server) noteConfiguration(ctx context.Context) error {
 		for _, o := range overrides {
 			if err := tx.Note(journal.Entry{
 				Kind: "override", Actor: "settled", ActorKind: journal.System, Origin: "configuration",
-				Because: fmt.Sprintf("%s: %s instead of %s: %s", o.Key, o.Value, o.Floor, o.Reason), PolicySHA256: s.cfg.PolicySHA256(),
+				Because: fmt.Sprintf("%s: %s instead of %s: %s", o.Key, o.Value, o.Floor, o.Reason), PolicySHA256: cfg.PolicySHA256(),
 			}); err != nil {
 				return err
 			}

@@ -24,6 +24,8 @@ type Options struct {
 	Version string
 	// Metrics writes the Prometheus text of /metrics; nil: the page is empty.
 	Metrics func(io.Writer) error
+	// Reload reads the configuration again; nil: 501. Faults are a *daemon.InvalidError.
+	Reload func(context.Context, journal.By) (client.ReloadReport, error)
 	// Identify says who sends a request; nil: [ByPeer].
 	Identify func(*http.Request) (journal.By, error)
 	// Heartbeat is how often an idle event stream gets a comment; 0: 15 s.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/settled-dev/settled/daemon"
 	"github.com/settled-dev/settled/sdk/client"
@@ -231,6 +232,50 @@ func (a *api) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusCreated, in)
+}
+
+func (a *api) checkJournal(w http.ResponseWriter, r *http.Request) {
+	rep, err := a.svc.CheckJournal(r.Context())
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, verify(rep))
+}
+
+// RestoreConfirmation is a person's word that ends the hold of a restore.
+type RestoreConfirmation struct {
+	OldDaemonDeadAt time.Time `json:"old_daemon_dead_at"`
+	Because         string    `json:"because"`
+}
+
+func (a *api) confirmRestore(w http.ResponseWriter, r *http.Request) {
+	var in RestoreConfirmation
+	body, err := readBody(w, r, 64<<10)
+	if err == nil {
+		err = strict(body, &in)
+	}
+	if err == nil {
+		err = a.svc.ConfirmRestore(r.Context(), in.OldDaemonDeadAt, by(r, in.Because))
+	}
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	a.status(w, r)
+}
+
+func (a *api) reload(w http.ResponseWriter, r *http.Request) {
+	if a.opts.Reload == nil {
+		a.fail(w, r, daemon.ErrNotBuilt)
+		return
+	}
+	rep, err := a.opts.Reload(r.Context(), by(r, "reload"))
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, rep)
 }
 
 func (a *api) stats(w http.ResponseWriter, r *http.Request) {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/settled-dev/settled/daemon"
 	"github.com/settled-dev/settled/journal"
@@ -67,4 +68,8 @@ type Keeper interface {
 	// Backup writes to a file that does not exist yet.
 	Backup(ctx context.Context, file string) error
 	Stats(ctx context.Context) (daemon.JournalStats, error)
+	// CheckJournal reads the whole journal once; damage is in the report.
+	CheckJournal(ctx context.Context) (daemon.VerifyReport, error)
+	// ConfirmRestore takes a person's word for when the old daemon was surely dead, and enables dispatch.
+	ConfirmRestore(ctx context.Context, deadAt time.Time, by journal.By) error
 }

@@ -51,34 +51,49 @@ func migrations() ([]migration, error) {
 }
 
 // migrate brings the file to the newest schema, forward only, one transaction
-// for all steps. It refuses a file that is not a journal, a newer schema and a step that was edited.
-func migrate(c *conn, opts Options) error {
-	ctx := context.Background()
+// for all steps. A journal that has a schema already is copied first; backup
+// names the copy. It refuses a file that is not a journal, a newer schema and a
+// step that was edited.
+func migrate(c *conn, opts Options) (backup string, err error) {
 	steps, err := migrations()
 	if err != nil {
-		return err
+		return "", err
 	}
+	return migrateTo(c, opts, steps)
+}
+
+func migrateTo(c *conn, opts Options, steps []migration) (backup string, err error) {
+	ctx := context.Background()
 	have, err := c.oneInt(ctx, "PRAGMA user_version")
 	if err != nil {
-		return storageError(err)
+		return "", storageError(err)
 	}
 	if err := ours(c, have); err != nil {
-		return err
+		return "", err
 	}
 	if have > int64(len(steps)) {
-		return fmt.Errorf("%w: %s has schema %d, this program (%s) knows up to %d; use the newer program",
+		return "", fmt.Errorf("%w: %s has schema %d, this program (%s) knows up to %d; use the newer program",
 			ErrConfig, opts.Path, have, opts.Version, len(steps))
 	}
 	if err := unedited(c, steps[:have]); err != nil {
-		return err
+		return "", err
 	}
 	if have == int64(len(steps)) {
-		return nil
+		return "", nil
 	}
+	if have > 0 {
+		if backup, err = backupBefore(ctx, c, opts, have); err != nil {
+			return "", err
+		}
+	}
+	return backup, applySteps(c, steps[have:], opts)
+}
+
+func applySteps(c *conn, steps []migration, opts Options) error {
 	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
 		return storageError(err)
 	}
-	if err := runMigrations(c, steps[have:], opts); err != nil {
+	if err := runMigrations(c, steps, opts); err != nil {
 		_, _ = c.exec("ROLLBACK") // the first error says more
 		return storageError(err)
 	}

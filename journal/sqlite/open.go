@@ -183,7 +183,7 @@ func (db *DB) open(ctx context.Context) (err error) {
 	if db.w, err = dialWriter(db.opts.Path); err != nil {
 		return fmt.Errorf("open %s: %w", db.opts.Path, err)
 	}
-	if err := migrate(db.w, db.opts); err != nil {
+	if _, err := migrate(db.w, db.opts); err != nil {
 		return err
 	}
 	if err := db.begin(ctx); err != nil {

@@ -64,6 +64,39 @@ func (c *Client) Verify(ctx context.Context, expectHead string) (VerifyReport, e
 	return r, err
 }
 
+// CheckJournal looks at every page of the journal and checks the audit chain.
+func (c *Client) CheckJournal(ctx context.Context) (VerifyReport, error) {
+	var r VerifyReport
+	err := c.call(ctx, http.MethodGet, "/v1/journal/check", nil, nil, nil, &r)
+	return r, err
+}
+
+// ConfirmRestore says, after a restore, when the old daemon was surely dead.
+// The grace of what was restored starts there, and dispatch is on again.
+func (c *Client) ConfirmRestore(ctx context.Context, oldDaemonDeadAt time.Time, because string) (Status, error) {
+	var s Status
+	body := map[string]any{"old_daemon_dead_at": oldDaemonDeadAt, "because": because}
+	err := c.call(ctx, http.MethodPost, "/v1/journal/confirm-restore", nil, nil, body, &s)
+	return s, err
+}
+
+// ReloadReport says what a reload changed and what it could not.
+type ReloadReport struct {
+	Files        []string `json:"files"`
+	Changed      []string `json:"changed"`       // holds from now on
+	NeedsRestart []string `json:"needs_restart"` // is as before until the daemon starts again
+	Warnings     []string `json:"warnings"`
+	PolicySHA256 string   `json:"policy_sha256"`
+}
+
+// Reload has the daemon read its configuration again. A configuration with
+// faults is refused as a [Problem] with code invalid, and the old one is kept.
+func (c *Client) Reload(ctx context.Context) (ReloadReport, error) {
+	var r ReloadReport
+	err := c.call(ctx, http.MethodPost, "/v1/reload", nil, nil, nil, &r)
+	return r, err
+}
+
 // Backup writes a copy of the journal to an absolute path, as the daemon's user.
 func (c *Client) Backup(ctx context.Context, file string) error {
 	return c.call(ctx, http.MethodPost, "/v1/journal/backup", nil, nil, map[string]string{"file": file}, nil)

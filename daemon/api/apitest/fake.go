@@ -504,6 +504,21 @@ func (f *Fake) Verify(context.Context, string) (daemon.VerifyReport, error) {
 	return f.Report, f.errs["Verify"]
 }
 
+// CheckJournal finds what Verify finds.
+func (f *Fake) CheckJournal(ctx context.Context) (daemon.VerifyReport, error) {
+	return f.Verify(ctx, "")
+}
+
+// ConfirmRestore refuses a future time and a missing reason, as the daemon does.
+func (f *Fake) ConfirmRestore(_ context.Context, deadAt time.Time, by journal.By) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if deadAt.After(time.Now()) || by.Because == "" {
+		return &daemon.InvalidError{Faults: []string{"old-daemon-dead-at: not in the future"}}
+	}
+	return f.errs["ConfirmRestore"]
+}
+
 // Backup does nothing.
 func (f *Fake) Backup(context.Context, string) error {
 	f.mu.Lock()

@@ -37,6 +37,12 @@ type App struct {
 	// OpenJournal opens the journal while no daemon runs, for the journal verbs;
 	// nil: they need the daemon. configFile is --config or SETTLED_CONFIG, or "".
 	OpenJournal func(ctx context.Context, configFile string) (OfflineJournal, error)
+	// Restore puts a backup in the place of the journal while no daemon runs; nil:
+	// not here. replaced is where the journal that was there lies now, or "".
+	Restore func(ctx context.Context, configFile, backup string) (replaced string, err error)
+	// Migrate brings the journal to this program's schema while no daemon runs, or
+	// with dryRun a copy of it that is thrown away; nil: not here.
+	Migrate func(ctx context.Context, configFile string, dryRun bool) (Migration, error)
 
 	flags struct {
 		json, plain    bool
@@ -59,6 +65,9 @@ type OfflineJournal interface {
 	Verify(ctx context.Context, expectHead string) (daemon.VerifyReport, error)
 	Backup(ctx context.Context, file string) error
 	Stats(ctx context.Context) (daemon.JournalStats, error)
+	Check(ctx context.Context) (daemon.VerifyReport, error)
+	// SQL runs one query that cannot write, for at most five seconds.
+	SQL(ctx context.Context, query string, row func(columns []string, vals []any) error) error
 	Close() error
 }
 
@@ -106,7 +115,7 @@ func (a *App) root() *cobra.Command {
 	root.AddCommand(
 		a.submitCmd(), a.listCmd(), a.showCmd(), a.waitCmd(), a.cancelCmd(), a.eventsCmd(),
 		a.reviewCmd(), a.decideCmd(), a.holdCmd(), a.releaseCmd(), a.sweepCmd(), a.scheduleCmd(),
-		a.destinationCmd(), a.statusCmd(), a.drainCmd(), a.journalCmd(), a.versionCmd(),
+		a.destinationCmd(), a.statusCmd(), a.drainCmd(), a.reloadCmd(), a.journalCmd(), a.versionCmd(),
 	)
 	root.AddCommand(a.laterCmds()...)
 	for _, l := range a.Local {

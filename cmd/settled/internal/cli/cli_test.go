@@ -163,7 +163,12 @@ func TestExitStatuses(t *testing.T) {
 		{"version", 0, ""},
 		{"approve k:1", 1, "not built yet"},
 		{"adapter init x --lang go", 1, "not built yet"},
-		{"journal restore f", 1, "not built yet"},
+		{"journal restore f", 1, "cannot restore"},
+		{"journal check", 0, ""},
+		{"journal confirm-restore --because x", 2, "--old-daemon-dead-at"},
+		{"journal confirm-restore --old-daemon-dead-at 2h --because x", 0, ""},
+		{"reload", 1, "not built yet"},
+		{"journal prune", 1, "not built yet"},
 		{"bogus", 2, "unknown command"},
 		{"show", 2, "type:"},
 		{"show a b", 2, ""},
@@ -241,6 +246,18 @@ func (cold) Backup(_ context.Context, file string) error { return os.WriteFile(f
 func (cold) Stats(context.Context) (daemon.JournalStats, error) {
 	return daemon.JournalStats{"n": 1}, nil
 }
+
+func (cold) Check(context.Context) (daemon.VerifyReport, error) {
+	return daemon.VerifyReport{Checked: 9, Problems: []string{"page 3 is torn"}}, nil
+}
+
+func (cold) SQL(_ context.Context, query string, row func([]string, []any) error) error {
+	if query == "bad" {
+		return errors.New("no such table")
+	}
+	return row([]string{"key", "fingerprint", "none"}, []any{"k\x1b[2J", []byte{0xab}, nil})
+}
+
 func (c cold) Close() error { *c.closed = true; return nil }
 
 func TestTheJournalIsReadWithoutADaemon(t *testing.T) {
@@ -258,6 +275,15 @@ func TestTheJournalIsReadWithoutADaemon(t *testing.T) {
 	r := d.with(nobody, "", "journal", "verify", "--json", "--config", "x.toml")
 	if r.code != 0 || r.out != `{"ok":true,"checked":9,"head":"9:ff","problems":[],"could_not_run":""}`+"\n" || !closed || opened != "x.toml" {
 		t.Errorf("%+v closed %v opened %q", r, closed, opened)
+	}
+	if r := d.with(nobody, "", "journal", "check"); r.code != 8 || !strings.Contains(r.err, "page 3 is torn") {
+		t.Errorf("damage: %+v", r)
+	}
+	if r := d.with(nobody, "q\n\nq\n", "journal", "sql", "--plain"); r.code != 0 || strings.Count(r.out, "\tab\t") != 2 || strings.Contains(r.out, "\x1b") {
+		t.Errorf("sql from standard input: %+v", r)
+	}
+	if r := d.with(nobody, "", "journal", "sql", "bad"); r.code != 1 || !strings.Contains(r.err, "no such table") {
+		t.Errorf("a query with a fault: %+v", r)
 	}
 	file := filepath.Join(t.TempDir(), "b.db")
 	if r := d.with(nobody, "", "journal", "backup", file); r.code != 0 {

@@ -25,10 +25,9 @@ func (a *App) journalCmd() *cobra.Command {
 	stats := verb("stats", "Numbers about the journal", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
 		return a.stats(c.Context())
 	})
-	g := group("journal", "The journal, with the daemon running or not", verify, backup, stats)
-	for _, name := range []string{"check", "restore", "confirm-restore", "sql", "prune"} {
-		g.AddCommand(notBuilt(name))
-	}
+	g := group("journal", "The journal, with the daemon running or not", verify, backup, stats,
+		a.checkJournalCmd(), a.restoreCmd(), a.confirmRestoreCmd(), a.sqlCmd(), a.migrateCmd())
+	g.AddCommand(notBuilt("prune"))
 	return g
 }
 
@@ -72,12 +71,17 @@ func (a *App) verify(ctx context.Context, head string) error {
 	if err != nil {
 		return err
 	}
+	return a.report(r, "the chain is whole")
+}
+
+// report prints what a look at the journal found; 8 when it found something.
+func (a *App) report(r client.VerifyReport, whole string) error {
 	if a.flags.json {
 		if err := a.object(r); err != nil {
 			return err
 		}
 	} else if r.OK {
-		a.printf("the chain is whole: %d event(s), head %s\n", r.Checked, r.Head)
+		a.printf("%s: %d event(s), head %s\n", whole, r.Checked, r.Head)
 	}
 	if r.OK {
 		return nil

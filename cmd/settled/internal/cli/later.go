@@ -13,7 +13,7 @@ func (a *App) laterCmds() []*cobra.Command {
 		taken[l.Name] = true
 	}
 	var out []*cobra.Command
-	for _, name := range []string{"serve", "check", "demo", "bench", "approve", "reject", "run", "incident", "drill", "case", "ui", "adapter", "reload"} {
+	for _, name := range []string{"serve", "check", "demo", "bench", "approve", "reject", "run", "incident", "drill", "case", "ui", "adapter"} {
 		if !taken[name] {
 			out = append(out, notBuilt(name))
 		}
