@@ -209,7 +209,9 @@ func (r *rig) until(key, what string, test func(client.Effect) bool, phase strin
 		}
 	}
 	if phase != "" && e.Phase != phase {
-		r.Fatalf("%s is %s (%s, %q), want %s", key, e.Phase, e.Finding, e.Words, phase)
+		text, _ := json.Marshal(e)
+		went, _ := r.path(key)
+		r.Fatalf("%s is %s (%s, %q), want %s; it went %v: %s", key, e.Phase, e.Finding, e.Words, phase, went, text)
 	}
 	return e
 }
