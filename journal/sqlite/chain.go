@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,20 +77,65 @@ func (c *chain) next(x *journal.Entry, seq int64, prev [32]byte) (out [32]byte) 
 	return out
 }
 
-const eventColumns = `seq, at, kind, transition, key, run, attempt, from_phase, to_phase, actor, actor_kind, origin, because,
- evidence, policy_sha256, hash, back`
+// numbered lists the phases by the number that stands for them in a line. New is 0. Never reorder.
+func numbered() []journal.Phase { return append([]journal.Phase{journal.New}, journal.Phases()...) }
 
-func entryFrom(r row) (x journal.Entry, hash [32]byte) {
-	x = journal.Entry{
-		Seq: r.int(0), At: micros(r.int(1)).time(), Kind: r.str(2), Transition: int(r.int(3)), Key: r.str(4), Run: r.str(5),
-		Attempt: r.str(6), From: journal.Phase(r.str(7)), To: journal.Phase(r.str(8)), Actor: r.str(9),
-		ActorKind: journal.ActorKind(r.str(10)), Origin: r.str(11), Because: r.str(12), Evidence: unpack(r.blob(13)),
-		PolicySHA256: unpack(r.blob(14)),
+// moveCode packs a transition, or nil when there is none.
+func moveCode(x *journal.Entry) any {
+	if x.Transition == 0 && x.From == "" && x.To == "" {
+		return nil
 	}
-	copy(hash[:], r.blob(15))
-	x.Hash = hex.EncodeToString(hash[:])
-	return x, hash
+	return int64(x.Transition)*10_000 + phaseNumber(x.From)*100 + phaseNumber(x.To)
 }
+
+func phaseNumber(p journal.Phase) int64 { return int64(max(0, slices.Index(numbered(), p))) }
+
+func phaseAt(n int64) journal.Phase {
+	if all := numbered(); n < int64(len(all)) {
+		return all[n]
+	}
+	return journal.Phase(fmt.Sprintf("phase %d", n))
+}
+
+// who joins what rarely changes from line to line: actor, kind of actor and origin.
+func who(x *journal.Entry) string {
+	if x.Actor == "" && x.ActorKind == "" && x.Origin == "" {
+		return ""
+	}
+	return join(x.Actor, string(x.ActorKind), x.Origin)
+}
+
+const keyOfEvent = `coalesce(event.key, (SELECT key FROM effect WHERE id = event.effect), (SELECT key FROM key_ledger WHERE id = event.effect))`
+
+const eventColumns = "seq, at, " + keyOfEvent + ", move, kind, run, attempt, who, because, evidence, policy, back, hash"
+
+// entryFrom reads the columns of eventColumns.
+func entryFrom(c *conn, r row) (x journal.Entry, back int64, hash [32]byte, err error) {
+	code := r.int(3)
+	x = journal.Entry{
+		Seq: r.int(0), At: micros(r.int(1)).time(), Key: r.str(2), Transition: int(code / 10_000), From: phaseAt(code / 100 % 100),
+		To: phaseAt(code % 100), Kind: r.str(4), Run: r.str(5), Attempt: r.str(6), Evidence: unpack(r.blob(9)),
+	}
+	if x.Kind == "" {
+		x.Kind = kindTransition
+	}
+	var by string
+	for _, t := range []struct {
+		column int
+		into   *string
+	}{{7, &by}, {8, &x.Because}, {10, &x.PolicySHA256}} {
+		if *t.into, err = c.word(r[t.column]); err != nil {
+			return x, 0, hash, err
+		}
+	}
+	parts := split(by, 3)
+	x.Actor, x.ActorKind, x.Origin = parts[0], journal.ActorKind(parts[1]), parts[2]
+	copy(hash[:], r.blob(12))
+	x.Hash = hex.EncodeToString(hash[:])
+	return x, r.int(11), hash, nil
+}
+
+const kindTransition = "transition"
 
 // readHead returns the newest line, or the newest seal when everything is pruned.
 func readHead(ctx context.Context, c *conn) (h head, err error) {
@@ -108,17 +154,24 @@ func readHead(ctx context.Context, c *conn) (h head, err error) {
 	return h, nil
 }
 
-// append adds lines to the chain and moves the head. back gives, by key, the
-// newest line about it. The rows are written at the end of the batch, several to
-// a statement: one insert a line was a fifth of a commit's statements.
-func (tx *Tx) append(entries []journal.Entry, back map[string]int64) {
+// about is what a line says of the effect that it is about.
+type about struct {
+	id   int64 // 0 = the journal has no such effect
+	last int64 // newest line about it
+}
+
+// append adds lines to the chain and moves the head. of gives, by key, the
+// effect and the newest line about it. The rows are written at the end of the
+// batch, several to a statement: one insert a line was a fifth of a commit's statements.
+func (tx *Tx) append(entries []journal.Entry, of map[string]about) {
 	for i := range entries {
 		x := &entries[i]
 		seq := tx.db.head.seq + 1
 		hash := tx.db.chain.next(x, seq, tx.db.head.hash)
-		tx.lines = append(tx.lines, line{x: x, seq: seq, back: back[x.Key], hash: hash})
+		a := of[x.Key]
+		tx.lines = append(tx.lines, line{x: x, seq: seq, about: a, hash: hash})
 		if x.Key != "" {
-			back[x.Key] = seq
+			of[x.Key] = about{a.id, seq}
 		}
 		tx.db.head = head{seq, hash}
 	}
@@ -126,18 +179,18 @@ func (tx *Tx) append(entries []journal.Entry, back map[string]int64) {
 
 // line is a row of the chain that its batch has yet to write.
 type line struct {
-	x         *journal.Entry
-	seq, back int64
-	hash      [32]byte
+	x     *journal.Entry
+	seq   int64
+	about about // as it was before
+	hash  [32]byte
 }
 
 // lineGroup is how many lines one statement writes.
 const lineGroup = 16
 
 const (
-	insertLines = `INSERT INTO event (seq, at, kind, transition, key, run, attempt, from_phase, to_phase, actor,
- actor_kind, origin, because, evidence, policy_sha256, back, hash) VALUES `
-	lineValues = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	insertLines = `INSERT INTO event (seq, at, effect, key, move, kind, run, attempt, who, because, evidence, policy, back, hash) VALUES `
+	lineValues  = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 
 // writeLines writes the batch's lines, in their order.
@@ -149,16 +202,49 @@ func (db *DB) writeLines(lines []line) error {
 		}
 		db.lineArgs = db.lineArgs[:0]
 		for i := range lines[:n] {
-			l := &lines[i]
-			x := l.x
-			db.lineArgs = append(db.lineArgs, l.seq, us(x.At), x.Kind, x.Transition, x.Key, x.Run, x.Attempt, string(x.From), string(x.To), x.Actor,
-				string(x.ActorKind), x.Origin, x.Because, pack(x.Evidence), pack(x.PolicySHA256), l.back, l.hash[:])
+			if err := db.lineArg(&lines[i]); err != nil {
+				return err
+			}
 		}
 		if _, err := db.w.exec(query, db.lineArgs...); err != nil {
 			return fmt.Errorf("write the chain: %w", err)
 		}
 		lines = lines[n:]
 	}
+	return nil
+}
+
+// lineArg adds the values of one line.
+func (db *DB) lineArg(l *line) error {
+	x := l.x
+	by, err := db.term(who(x))
+	if err != nil {
+		return err
+	}
+	policy, err := db.term(x.PolicySHA256)
+	if err != nil {
+		return err
+	}
+	because := word{s: x.Because}
+	if strings.HasPrefix(x.Because, "policy:") { // one for each policy, not for each effect
+		if because, err = db.term(x.Because); err != nil {
+			return err
+		}
+	}
+	var effect, key, kind, evidence any
+	if l.about.id != 0 {
+		effect = l.about.id
+	} else {
+		key = nullStr(x.Key)
+	}
+	if x.Kind != kindTransition {
+		kind = x.Kind
+	}
+	if x.Evidence != "" {
+		evidence = pack(x.Evidence)
+	}
+	db.lineArgs = append(db.lineArgs, l.seq, us(x.At), effect, key, moveCode(x), kind, nullStr(x.Run), nullStr(x.Attempt),
+		by.column(), because.column(), evidence, policy.column(), micros(l.about.last).null(), l.hash[:])
 	return nil
 }
 

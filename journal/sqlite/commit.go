@@ -418,11 +418,14 @@ func (db *DB) reload(ctx context.Context) (err error) {
 	if db.head, err = readHead(ctx, db.w); err != nil {
 		return err
 	}
+	if err := db.reloadTerms(ctx); err != nil {
+		return err
+	}
 	for _, q := range []struct {
 		into  *int64
 		query string
 	}{
-		{&db.nextID, "SELECT coalesce(max(id),0)+1 FROM effect"},
+		{&db.nextID, "SELECT max(coalesce((SELECT max(id) FROM effect),0), coalesce((SELECT max(id) FROM key_ledger),0))+1"},
 		{&db.ledger, "SELECT count(*) FROM (SELECT 1 FROM key_ledger LIMIT 1)"},
 	} {
 		if *q.into, err = db.w.oneInt(ctx, q.query); err != nil {

@@ -17,6 +17,7 @@ import (
 type conn struct {
 	c     *sqlite3.SQLiteConn
 	stmts map[string]*stmt
+	words map[int64]string // terms that were read
 }
 
 type stmt struct {
@@ -60,7 +61,7 @@ func dial(name string, pragmas ...string) (*conn, error) {
 	if err != nil {
 		return nil, storageError(err)
 	}
-	c := &conn{c: dc.(*sqlite3.SQLiteConn), stmts: map[string]*stmt{}}
+	c := &conn{c: dc.(*sqlite3.SQLiteConn), stmts: map[string]*stmt{}, words: map[int64]string{}}
 	pragmas = append([]string{"trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "temp_store=MEMORY"}, pragmas...)
 	for _, p := range pragmas {
 		if _, err := c.c.Exec("PRAGMA "+p, nil); err != nil {

@@ -31,6 +31,31 @@ func (m micros) null() any {
 	return int64(m)
 }
 
+// offset is a time in microseconds from another that the row has anyway: one
+// more than the distance for later ones, so that 0 stays the zero time.
+type offset int64
+
+func (m micros) from(base micros) offset {
+	switch d := offset(m - base); {
+	case m == 0:
+		return 0
+	case d >= 0:
+		return d + 1
+	default:
+		return d
+	}
+}
+
+func (o offset) after(base micros) micros {
+	switch {
+	case o == 0:
+		return 0
+	case o > 0:
+		return base + micros(o) - 1
+	}
+	return base + micros(o)
+}
+
 func nullStr(s string) any {
 	if s == "" {
 		return nil

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/settled-dev/settled/journal"
@@ -25,16 +26,16 @@ func (db *DB) Events(ctx context.Context, after int64, f journal.Filter, limit i
 	}
 	w := where{}
 	w.add("seq > ?", after)
-	w.key(f.Keys)
-	w.in("kind", f.Kinds)
+	w.aboutKey(f.Keys)
+	w.in("coalesce(kind, 'transition')", f.Kinds)
 	w.in("run", f.Runs)
-	w.in("actor", f.Actors)
-	w.in("to_phase", words(f.Phases))
+	w.actor(f.Actors)
+	w.movedTo(f.Phases)
 	about := where{}
 	f.Keys, f.Runs, f.Phases, f.Kinds, f.Actors = nil, nil, nil, nil, nil
 	db.effectWhere(&about, f)
 	if len(about.conds) > 0 {
-		w.add("EXISTS (SELECT 1 FROM effect AS e JOIN intent AS i ON i.effect = e.id WHERE e.key = event.key AND "+
+		w.add("EXISTS (SELECT 1 FROM effect AS e JOIN intent AS i ON i.effect = e.id WHERE e.id = event.effect AND "+
 			strings.Join(about.conds, " AND ")+")", about.vals...)
 	}
 	err = db.read(ctx, func(c *conn) error {
@@ -42,7 +43,10 @@ func (db *DB) Events(ctx context.Context, after int64, f journal.Filter, limit i
 		var prevHash [32]byte
 		var gaps []int
 		err := c.each(ctx, "SELECT "+eventColumns+" FROM event"+w.sql()+" ORDER BY seq LIMIT ?", append(w.vals, limit), func(r row) error {
-			x, hash := entryFrom(r)
+			x, _, hash, err := entryFrom(c, r)
+			if err != nil {
+				return err
+			}
 			if prev == x.Seq-1 {
 				x.PrevHash = hex.EncodeToString(prevHash[:])
 			} else {
@@ -63,6 +67,43 @@ func (db *DB) Events(ctx context.Context, after int64, f journal.Filter, limit i
 		return nil
 	})
 	return out, err
+}
+
+// aboutKey selects lines by the key of their effect, pruned or not.
+func (w *where) aboutKey(patterns []string) {
+	if len(patterns) == 0 {
+		return
+	}
+	k := where{}
+	k.key(patterns)
+	w.add("(effect IN (SELECT id FROM effect WHERE "+k.conds[0]+" UNION ALL SELECT id FROM key_ledger WHERE "+k.conds[0]+") OR "+k.conds[0]+")",
+		slices.Concat(k.vals, k.vals, k.vals)...)
+}
+
+// actor selects lines by who acted, which is the first part of a term or of a text.
+func (w *where) actor(list []string) {
+	var alts []string
+	var vals []any
+	for _, a := range list {
+		from, to := a+termSep, a+string(termSep[0]+1)
+		alts = append(alts, "(who IN (SELECT id FROM term WHERE value >= ? AND value < ?) OR (typeof(who) = 'text' AND who >= ? AND who < ?))")
+		vals = append(vals, from, to, from, to)
+	}
+	if len(alts) > 0 {
+		w.add("("+strings.Join(alts, " OR ")+")", vals...)
+	}
+}
+
+// movedTo selects transitions by the phase that they led to.
+func (w *where) movedTo(phases []journal.Phase) {
+	if len(phases) == 0 {
+		return
+	}
+	numbers := make([]any, len(phases))
+	for i, p := range phases {
+		numbers[i] = phaseNumber(p)
+	}
+	w.add("move % 100 IN (?"+strings.Repeat(",?", len(phases)-1)+")", numbers...)
 }
 
 // EventsOf returns the newest lines about one key, oldest first, at most limit
@@ -89,12 +130,15 @@ func readEventsOf(ctx context.Context, c *conn, key string, limit int) ([]journa
 		if err != nil {
 			break // older lines are sealed and pruned
 		}
-		x, _ := entryFrom(r)
+		x, back, _, err := entryFrom(c, r)
+		if err != nil {
+			return nil, err
+		}
 		if x.PrevHash, err = hashAt(ctx, c, seq-1); err != nil {
 			return nil, err
 		}
 		out = append(out, x)
-		seq = r.int(16)
+		seq = back
 	}
 	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
 		out[i], out[j] = out[j], out[i]

@@ -99,7 +99,7 @@ func (db *DB) List(ctx context.Context, f journal.Filter, cursor string, limit i
 	query := "SELECT " + columns + " FROM " + from + " JOIN intent AS i ON i.effect = e.id" + w.sql() + " ORDER BY e.id DESC LIMIT ?"
 	err = db.read(ctx, func(c *conn) error {
 		err := c.each(ctx, query, append(w.vals, limit+1), func(r row) error {
-			e, _, err := effectFrom(r)
+			e, _, err := effectFrom(c, r)
 			out = append(out, e)
 			return err
 		})
@@ -111,7 +111,7 @@ func (db *DB) List(ctx context.Context, f journal.Filter, cursor string, limit i
 			next = strconv.FormatInt(out[limit-1].ID, 10)
 		}
 		for i := range out {
-			if out[i].Attempts, err = readAttempts(ctx, c, out[i].ID); err != nil {
+			if out[i].Attempts, err = readAttempts(ctx, c, &out[i]); err != nil {
 				return err
 			}
 		}

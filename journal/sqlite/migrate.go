@@ -130,6 +130,11 @@ func fillTransitions(c *conn) error {
 	if _, err := c.exec("DELETE FROM transition"); err != nil {
 		return err
 	}
+	for i, p := range numbered() {
+		if _, err := c.exec("INSERT OR IGNORE INTO phase_number (n, phase) VALUES (?,?)", i, string(p)); err != nil {
+			return err
+		}
+	}
 	for _, t := range journal.Transitions() {
 		if _, err := c.exec("INSERT OR IGNORE INTO transition (from_phase, to_phase) VALUES (?,?)",
 			string(t.From), string(t.To)); err != nil {

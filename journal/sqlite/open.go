@@ -69,11 +69,12 @@ type DB struct {
 	dispatchOff string
 	restored    bool
 	restoredAt  time.Time
-	warm        warmth   // effects in flight
-	careful     bool     // every operation of this batch gets a savepoint
-	lineArgs    []any    // scratch of writeLines
-	wakes       []string // scopes whose held effects are still to be woken
-	aborted     bool     // the last batch failed
+	warm        warmth           // effects in flight
+	careful     bool             // every operation of this batch gets a savepoint
+	terms       map[string]int64 // every term, by its text
+	lineArgs    []any            // scratch of writeLines
+	wakes       []string         // scopes whose held effects are still to be woken
+	aborted     bool             // the last batch failed
 	marked      time.Time
 
 	view    view                  // what the last commit made true, for readers

@@ -36,18 +36,18 @@ func readEffect(ctx context.Context, c *conn, key string) (journal.Effect, int64
 	if err != nil {
 		return journal.Effect{}, 0, err
 	}
-	e, last, err := effectFrom(r)
+	e, last, err := effectFrom(c, r)
 	if err != nil {
 		return e, 0, err
 	}
-	e.Attempts, err = readAttempts(ctx, c, e.ID)
+	e.Attempts, err = readAttempts(ctx, c, &e)
 	return e, last, err
 }
 
-func readAttempts(ctx context.Context, c *conn, id int64) (out []journal.Attempt, err error) {
+func readAttempts(ctx context.Context, c *conn, e *journal.Effect) (out []journal.Attempt, err error) {
 	err = c.each(ctx, "SELECT "+attemptColumns+" FROM attempt WHERE id BETWEEN ? AND ? ORDER BY id",
-		[]any{id * perEffect, id*perEffect + perEffect - 1}, func(r row) error {
-			a, err := attemptFrom(r, 0)
+		[]any{e.ID * perEffect, e.ID*perEffect + perEffect - 1}, func(r row) error {
+			a, err := attemptFrom(c, e, r, 0)
 			out = append(out, a)
 			return err
 		})
@@ -199,10 +199,12 @@ type OpenAttempt struct {
 // the order of their effects. It reads the index of open attempts only.
 func (db *DB) OpenAttempts(ctx context.Context) (out []OpenAttempt, err error) {
 	err = db.read(ctx, func(c *conn) error {
-		return c.each(ctx, `SELECT e.key, e.destination, e.seq, e.phase, `+attemptColumnsOf("a")+`
+		return c.each(ctx, `SELECT e.key, e.destination, e.seq, e.phase, e.account, `+attemptColumnsOf("a")+`
 			FROM attempt AS a INDEXED BY attempt_open JOIN effect AS e ON e.id = a.effect
 			WHERE a.slot IS NOT NULL ORDER BY a.effect, a.slot`, nil, func(r row) error {
-			a, err := attemptFrom(r, 4)
+			var e journal.Effect
+			e.Key, e.Account = r.str(0), r.str(4)
+			a, err := attemptFrom(c, &e, r, 5)
 			out = append(out, OpenAttempt{r.str(0), r.str(1), r.int(2), journal.Phase(r.str(3)), a.ID, a.State, a})
 			return err
 		})

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/settled-dev/settled/journal"
@@ -13,30 +15,31 @@ import (
 // file format: add, never rename. This file is the whole mapping.
 
 type intentRow struct {
-	Actor         string            `json:"actor,omitempty"`
-	ContentType   string            `json:"content_type,omitempty"`
-	PayloadDigest string            `json:"payload_digest,omitempty"`
-	Context       map[string]string `json:"context,omitempty"`
-	Supersedes    string            `json:"supersedes,omitempty"`
-	Run           string            `json:"run,omitempty"`
-	NotBefore     micros            `json:"not_before,omitempty"`
-	Deadline      micros            `json:"deadline,omitempty"`
+	Actor       word              `json:"actor,omitzero"`
+	ContentType word              `json:"type,omitzero"`
+	Context     map[string]string `json:"context,omitempty"`
+	Supersedes  string            `json:"supersedes,omitempty"`
+	Run         string            `json:"run,omitempty"`
+	NotBefore   offset            `json:"not_before,omitempty"` // from submitted_at
+	Deadline    offset            `json:"deadline,omitempty"`   // from submitted_at
 }
 
+// The fields that every effect has have short names, and their times are
+// offsets from submitted_at: they are most of the file.
 type stateRow struct {
-	Severity   string        `json:"severity,omitempty"`
+	Severity   string        `json:"sev,omitempty"` // without it: normal; "-": none
 	WaitingFor string        `json:"waiting_for,omitempty"`
 	Reason     string        `json:"reason,omitempty"`
 	Target     string        `json:"target,omitempty"`
-	Authority  *authorityRow `json:"authority,omitempty"`
-	NextSend   micros        `json:"next_send,omitempty"`
-	Budget     budgetRow     `json:"budget,omitzero"`
+	Authority  *authorityRow `json:"auth,omitempty"`
+	NextSend   offset        `json:"next_send,omitempty"`
+	Budget     budgetRow     `json:"used,omitzero"`
 	Ack        *ackRow       `json:"ack,omitempty"`
 	Verify     *verifyRow    `json:"verify,omitempty"`
 	Doubt      *doubtRow     `json:"doubt,omitempty"`
 	Absence    *absenceRow   `json:"absence,omitempty"`
-	Positive   *positiveRow  `json:"positive,omitempty"`
-	Outcome    outcomeRow    `json:"outcome,omitzero"`
+	Positive   *positiveRow  `json:"pos,omitempty"`
+	Outcome    outcomeRow    `json:"out,omitzero"`
 	Review     *reviewRow    `json:"review,omitempty"`
 	Repairs    []repairRow   `json:"repairs,omitempty"`
 	HoldScope  string        `json:"hold_scope,omitempty"`
@@ -44,16 +47,14 @@ type stateRow struct {
 }
 
 type authorityRow struct {
-	Ref            string `json:"ref"`
-	GrantedAt      micros `json:"granted_at,omitempty"`
-	ExpiresAt      micros `json:"expires_at,omitempty"`
-	PolicySHA256   string `json:"policy_sha256,omitempty"`
-	ContractSHA256 string `json:"contract_sha256,omitempty"`
+	Grant     word   `json:"grant"` // reference, policy and contract
+	GrantedAt offset `json:"at,omitempty"`
+	ExpiresAt offset `json:"until,omitempty"`
 }
 
 type budgetRow struct {
-	Attempts    int           `json:"attempts,omitempty"`
-	ElapsedFrom micros        `json:"elapsed_from,omitempty"`
+	Attempts    int           `json:"n,omitempty"`
+	ElapsedFrom offset        `json:"from,omitempty"`
 	Paused      time.Duration `json:"paused_ns,omitempty"`
 }
 
@@ -112,23 +113,23 @@ type absenceRow struct {
 }
 
 type positiveRow struct {
-	At         micros `json:"at,omitempty"`
+	At         offset `json:"at,omitempty"`
 	What       string `json:"what,omitempty"`
 	Accepted   bool   `json:"accepted,omitempty"`
 	RebuttedAt micros `json:"rebutted_at,omitempty"`
 	RebuttedBy string `json:"rebutted_by,omitempty"`
 }
 
+// The object's id has a column of its own.
 type outcomeRow struct {
-	Version         int    `json:"version,omitempty"`
-	Acknowledgement string `json:"acknowledgement,omitempty"`
-	ObjectID        string `json:"object_id,omitempty"`
-	ObjectType      string `json:"object_type,omitempty"`
+	Version         int    `json:"v,omitempty"`
+	Acknowledgement string `json:"ack,omitempty"`
+	ObjectType      string `json:"type,omitempty"`
 	URL             string `json:"url,omitempty"`
-	ProviderState   string `json:"provider_state,omitempty"`
+	ProviderState   string `json:"state,omitempty"`
 	Postcondition   string `json:"postcondition,omitempty"`
 	VerifiedAt      micros `json:"verified_at,omitempty"`
-	Source          string `json:"source,omitempty"`
+	Source          string `json:"src,omitempty"`
 	Evidence        string `json:"evidence,omitempty"`
 	Waived          bool   `json:"waived,omitempty"`
 	Attested        bool   `json:"attested,omitempty"`
@@ -184,34 +185,38 @@ type repairRow struct {
 	ClosedAt      micros `json:"closed_at,omitempty"`
 }
 
+// What is as in the effect is not repeated; the adapter and its process are one term.
 type attemptRow struct {
+	Same              int    `json:"same,omitempty"` // sum of sameKey, …
 	Number            int    `json:"number,omitempty"`
-	PID               int    `json:"pid,omitempty"`
-	ProcessStart      string `json:"process_start,omitempty"`
-	Cgroup            string `json:"cgroup,omitempty"`
-	BootID            string `json:"boot_id,omitempty"`
-	AdapterName       string `json:"adapter,omitempty"`
-	AdapterVersion    string `json:"adapter_version,omitempty"`
-	AdapterSHA256     string `json:"adapter_sha256,omitempty"`
 	Key               string `json:"key,omitempty"`
 	Marker            string `json:"marker,omitempty"`
 	Account           string `json:"account,omitempty"`
 	Target            string `json:"target,omitempty"`
 	Route             string `json:"route,omitempty"`
-	Authority         string `json:"authority,omitempty"`
+	Authority         word   `json:"auth,omitzero"`
 	ExpectedRevision  string `json:"expected_revision,omitempty"`
-	Reason            string `json:"reason,omitempty"`
+	Reason            word   `json:"why,omitzero"`
 	Follows           string `json:"follows,omitempty"`
 	ReleasedBy        string `json:"released_by,omitempty"`
 	RequestDigest     string `json:"request_digest,omitempty"`
-	Deadline          micros `json:"deadline,omitempty"`
+	Deadline          offset `json:"until,omitempty"` // from sent_at
 	Death             bool   `json:"death,omitempty"`
-	ProviderRequestID string `json:"provider_request_id,omitempty"`
-	ResponseClass     string `json:"response_class,omitempty"`
+	ProviderRequestID string `json:"request_id,omitempty"`
+	ResponseClass     string `json:"class,omitempty"`
 	Cause             string `json:"cause,omitempty"`
 	Message           string `json:"message,omitempty"`
 	Replay            bool   `json:"replay,omitempty"`
 }
+
+// What of an attempt is as in its effect, whose values never change.
+const (
+	sameKey = 1 << iota
+	sameMarker
+	sameAccount
+	sameNumber
+	sameClass // as the state
+)
 
 type reconciliationRow struct {
 	View        string     `json:"view,omitempty"`
@@ -253,25 +258,76 @@ func ptr[A, B any](p *A, f func(A) B) *B {
 	return &v
 }
 
-func intentOf(in journal.Intent) intentRow {
+// encoder turns shared texts into terms while a row is encoded, and keeps the first error.
+type encoder struct {
+	tx  *Tx
+	err error
+}
+
+func (w *encoder) of(s string) word {
+	out, err := w.tx.term(s)
+	if w.err == nil {
+		w.err = err
+	}
+	return out
+}
+
+// decoder is the way back.
+type decoder struct {
+	c   *conn
+	err error
+}
+
+func (t *decoder) of(w word) string {
+	s, err := t.c.text(w)
+	if t.err == nil {
+		t.err = err
+	}
+	return s
+}
+
+// termSep joins what is one term.
+const termSep = "\x1f"
+
+func join(parts ...string) string { return strings.Join(parts, termSep) }
+
+// split is the inverse of join; a damaged term gives empty parts.
+func split(s string, n int) []string {
+	parts := strings.SplitN(s, termSep, n)
+	return append(parts, make([]string, n-len(parts))...)
+}
+
+func intentOf(w *encoder, in *journal.Intent) intentRow {
 	return intentRow{
-		Actor: in.Actor, ContentType: in.ContentType, PayloadDigest: in.PayloadDigest, Context: in.Context,
-		Supersedes: in.Supersedes, Run: in.Run, NotBefore: us(in.NotBefore), Deadline: us(in.Deadline),
+		Actor: word{s: in.Actor}, ContentType: w.of(in.ContentType), Context: in.Context,
+		Supersedes: in.Supersedes, Run: in.Run, NotBefore: us(in.NotBefore).from(us(in.SubmittedAt)),
+		Deadline: us(in.Deadline).from(us(in.SubmittedAt)),
 	}
 }
 
-func (r intentRow) fill(in *journal.Intent) {
-	in.Actor, in.ContentType, in.PayloadDigest, in.Context = r.Actor, r.ContentType, r.PayloadDigest, r.Context
-	in.Supersedes, in.Run, in.NotBefore, in.Deadline = r.Supersedes, r.Run, r.NotBefore.time(), r.Deadline.time()
+func (r *intentRow) fill(t *decoder, in *journal.Intent) {
+	in.Actor, in.ContentType, in.Context = t.of(r.Actor), t.of(r.ContentType), r.Context
+	base := us(in.SubmittedAt)
+	in.Supersedes, in.Run, in.NotBefore, in.Deadline = r.Supersedes, r.Run, r.NotBefore.after(base).time(), r.Deadline.after(base).time()
 }
 
-func stateOf(e *journal.Effect) stateRow {
+// grantOf is one term for each policy; an approval is one effect's own.
+func grantOf(w *encoder, a *journal.Authority) word {
+	grant := join(a.Ref, a.PolicySHA256, a.ContractSHA256)
+	if strings.HasPrefix(a.Ref, "policy:") {
+		return w.of(grant)
+	}
+	return word{s: grant}
+}
+
+func stateOf(w *encoder, e *journal.Effect) stateRow {
+	base := us(e.SubmittedAt)
 	return stateRow{
-		Severity: string(e.Severity), WaitingFor: e.WaitingFor, Reason: e.Reason, Target: e.Target, NextSend: us(e.NextSend),
+		Severity: severityOf(e.Severity), WaitingFor: e.WaitingFor, Reason: e.Reason, Target: e.Target, NextSend: us(e.NextSend).from(base),
 		Authority: ptr(e.Authority, func(a journal.Authority) authorityRow {
-			return authorityRow{a.Ref, us(a.GrantedAt), us(a.ExpiresAt), a.PolicySHA256, a.ContractSHA256}
+			return authorityRow{grantOf(w, &a), us(a.GrantedAt).from(base), us(a.ExpiresAt).from(base)}
 		}),
-		Budget: budgetRow{e.Budget.Attempts, us(e.Budget.ElapsedFrom), e.Budget.Paused},
+		Budget: budgetRow{e.Budget.Attempts, us(e.Budget.ElapsedFrom).from(base), e.Budget.Paused},
 		Ack: ptr(e.Ack, func(a journal.Acknowledgement) ackRow {
 			return ackRow{a.Handle, us(a.At), us(a.Deadline), us(a.NextRead), a.Polls}
 		}),
@@ -283,23 +339,24 @@ func stateOf(e *journal.Effect) stateRow {
 			return absenceRow{a.Ref, a.How, us(a.ObservedAt), us(a.ValidUntil), a.Final, a.Paused}
 		}),
 		Positive: ptr(e.Positive, func(p journal.Positive) positiveRow {
-			return positiveRow{us(p.At), p.What, p.Accepted, us(p.RebuttedAt), p.RebuttedBy}
+			return positiveRow{us(p.At).from(base), p.What, p.Accepted, us(p.RebuttedAt), p.RebuttedBy}
 		}),
 		Outcome: outcomeOf(e.Outcome), Review: ptr(e.Review, reviewOf), Repairs: mapped(e.Repairs, repairOf),
 		HoldScope: e.HoldScope, Reads: e.Reads,
 	}
 }
 
-func (r stateRow) fill(e *journal.Effect) {
-	e.Severity, e.WaitingFor, e.Reason, e.Target = journal.Severity(r.Severity), r.WaitingFor, r.Reason, r.Target
-	e.NextSend, e.HoldScope, e.Reads = r.NextSend.time(), r.HoldScope, r.Reads
+func (r *stateRow) fill(t *decoder, e *journal.Effect) {
+	base := us(e.SubmittedAt)
+	e.Severity, e.WaitingFor, e.Reason, e.Target = severityFrom(r.Severity), r.WaitingFor, r.Reason, r.Target
+	e.NextSend, e.HoldScope, e.Reads = r.NextSend.after(base).time(), r.HoldScope, r.Reads
 	e.Authority = ptr(r.Authority, func(a authorityRow) journal.Authority {
+		grant := split(t.of(a.Grant), 3)
 		return journal.Authority{
-			Ref: a.Ref, GrantedAt: a.GrantedAt.time(), ExpiresAt: a.ExpiresAt.time(),
-			PolicySHA256: a.PolicySHA256, ContractSHA256: a.ContractSHA256,
+			Ref: grant[0], GrantedAt: a.GrantedAt.after(base).time(), ExpiresAt: a.ExpiresAt.after(base).time(), PolicySHA256: grant[1], ContractSHA256: grant[2],
 		}
 	})
-	e.Budget = journal.Budget{Attempts: r.Budget.Attempts, ElapsedFrom: r.Budget.ElapsedFrom.time(), Paused: r.Budget.Paused}
+	e.Budget = journal.Budget{Attempts: r.Budget.Attempts, ElapsedFrom: r.Budget.ElapsedFrom.after(base).time(), Paused: r.Budget.Paused}
 	e.Ack = ptr(r.Ack, func(a ackRow) journal.Acknowledgement {
 		return journal.Acknowledgement{
 			Handle: a.Handle, At: a.At.time(), Deadline: a.Deadline.time(), NextRead: a.NextRead.time(), Polls: a.Polls,
@@ -318,10 +375,30 @@ func (r stateRow) fill(e *journal.Effect) {
 	})
 	e.Positive = ptr(r.Positive, func(p positiveRow) journal.Positive {
 		return journal.Positive{
-			At: p.At.time(), What: p.What, Accepted: p.Accepted, RebuttedAt: p.RebuttedAt.time(), RebuttedBy: p.RebuttedBy,
+			At: p.At.after(base).time(), What: p.What, Accepted: p.Accepted, RebuttedAt: p.RebuttedAt.time(), RebuttedBy: p.RebuttedBy,
 		}
 	})
 	e.Outcome, e.Review, e.Repairs = r.Outcome.domain(), ptr(r.Review, reviewRow.domain), mapped(r.Repairs, repairRow.domain)
+}
+
+func severityOf(s journal.Severity) string {
+	switch s {
+	case journal.SeverityNormal:
+		return ""
+	case "":
+		return "-"
+	}
+	return string(s)
+}
+
+func severityFrom(s string) journal.Severity {
+	switch s {
+	case "":
+		return journal.SeverityNormal
+	case "-":
+		return ""
+	}
+	return journal.Severity(s)
 }
 
 func doubtOf(d journal.Doubt) doubtRow {
@@ -353,7 +430,7 @@ func (d doubtRow) domain() journal.Doubt {
 
 func outcomeOf(o journal.Outcome) outcomeRow {
 	return outcomeRow{
-		Version: o.Version, Acknowledgement: o.Acknowledgement, ObjectID: o.ObjectID, ObjectType: o.ObjectType, URL: o.URL,
+		Version: o.Version, Acknowledgement: o.Acknowledgement, ObjectType: o.ObjectType, URL: o.URL,
 		ProviderState: o.ProviderState, Postcondition: o.Postcondition, VerifiedAt: us(o.VerifiedAt), Source: o.Source,
 		Evidence: o.Evidence, Waived: o.Waived, Attested: o.Attested,
 	}
@@ -361,7 +438,7 @@ func outcomeOf(o journal.Outcome) outcomeRow {
 
 func (o outcomeRow) domain() journal.Outcome {
 	return journal.Outcome{
-		Version: o.Version, Acknowledgement: o.Acknowledgement, ObjectID: o.ObjectID, ObjectType: o.ObjectType, URL: o.URL,
+		Version: o.Version, Acknowledgement: o.Acknowledgement, ObjectType: o.ObjectType, URL: o.URL,
 		ProviderState: o.ProviderState, Postcondition: o.Postcondition, VerifiedAt: o.VerifiedAt.time(), Source: o.Source,
 		Evidence: o.Evidence, Waived: o.Waived, Attested: o.Attested,
 	}
@@ -419,34 +496,76 @@ func (r repairRow) domain() journal.Repair {
 	}
 }
 
-func attemptOf(a *journal.Attempt) attemptRow {
-	return attemptRow{
-		Number: a.Number, PID: a.PID, ProcessStart: a.ProcessStart, Cgroup: a.Cgroup, BootID: a.BootID, AdapterName: a.Adapter.Name,
-		AdapterVersion: a.Adapter.Version, AdapterSHA256: a.Adapter.SHA256, Key: a.Key, Marker: a.Marker, Account: a.Account,
-		Target: a.Target, Route: a.Route, Authority: a.Authority, ExpectedRevision: a.ExpectedRevision, Reason: a.Reason,
-		Follows: a.Follows, ReleasedBy: a.ReleasedBy, RequestDigest: a.RequestDigest, Deadline: us(a.Deadline), Death: a.Death,
-		ProviderRequestID: a.ProviderRequestID, ResponseClass: a.ResponseClass, Cause: a.Cause, Message: a.Message, Replay: a.Replay,
+func attemptOf(w *encoder, e *journal.Effect, a *journal.Attempt, n int) attemptRow {
+	r := attemptRow{
+		Number: a.Number, Key: a.Key, Marker: a.Marker, Account: a.Account, Target: a.Target, Route: a.Route,
+		ExpectedRevision: a.ExpectedRevision, Reason: w.of(a.Reason), Follows: a.Follows, ReleasedBy: a.ReleasedBy,
+		RequestDigest: a.RequestDigest, Deadline: us(a.Deadline).from(us(a.SentAt)), Death: a.Death, ProviderRequestID: a.ProviderRequestID,
+		ResponseClass: a.ResponseClass, Cause: a.Cause, Message: a.Message, Replay: a.Replay, Authority: word{s: a.Authority},
 	}
+	if strings.HasPrefix(a.Authority, "policy:") {
+		r.Authority = w.of(a.Authority)
+	}
+	same := func(flag int, have *string, as string) {
+		if *have == as {
+			r.Same, *have = r.Same|flag, ""
+		}
+	}
+	same(sameKey, &r.Key, e.Key)
+	same(sameMarker, &r.Marker, e.Key)
+	same(sameAccount, &r.Account, e.Account)
+	same(sameClass, &r.ResponseClass, string(a.State))
+	if a.Number == n {
+		r.Same, r.Number = r.Same|sameNumber, 0
+	}
+	return r
 }
 
-const attemptColumns = "attempt_id, state, epoch, sent_at, closed_at, body, baseline"
+// viaOf joins the adapter and its process, which many attempts share.
+func viaOf(w *encoder, a *journal.Attempt) word {
+	return w.of(join(strconv.Itoa(a.PID), a.ProcessStart, a.Cgroup, a.BootID, a.Adapter.Name, a.Adapter.Version, a.Adapter.SHA256))
+}
 
-// attemptFrom reads the columns of attemptColumns, beginning at column i.
-func attemptFrom(r row, i int) (journal.Attempt, error) {
+const attemptColumns = "attempt_id, state, epoch, sent_at, closed_at, body, baseline, via, n"
+
+// attemptFrom reads the columns of attemptColumns, beginning at column i. e is
+// the attempt's effect, of which key and account must be known.
+func attemptFrom(c *conn, e *journal.Effect, r row, i int) (journal.Attempt, error) {
 	var b attemptRow
 	if err := json.Unmarshal([]byte(r.str(i+5)), &b); err != nil {
 		return journal.Attempt{}, fmt.Errorf("attempt %s: %w: %w", r.str(i), ErrCorrupt, err)
 	}
-	return journal.Attempt{
-		ID: r.str(i), Number: b.Number, State: journal.AttemptState(r.str(i + 1)), Epoch: r.int(i + 2), PID: b.PID,
-		ProcessStart: b.ProcessStart, Cgroup: b.Cgroup, BootID: b.BootID,
-		Adapter: journal.AdapterRef{Name: b.AdapterName, Version: b.AdapterVersion, SHA256: b.AdapterSHA256},
-		Key:     b.Key, Marker: b.Marker, Account: b.Account, Target: b.Target, Route: b.Route, Authority: b.Authority,
-		Baseline: r.blob(i + 6), ExpectedRevision: b.ExpectedRevision, Reason: b.Reason, Follows: b.Follows,
+	via, err := c.word(r[i+7])
+	if err != nil {
+		return journal.Attempt{}, err
+	}
+	v, t := split(via, 7), decoder{c: c}
+	pid, _ := strconv.Atoi(v[0]) // written by viaOf
+	a := journal.Attempt{
+		ID: r.str(i), Number: b.Number, State: journal.AttemptState(r.str(i + 1)), Epoch: r.int(i + 2), PID: pid,
+		ProcessStart: v[1], Cgroup: v[2], BootID: v[3], Adapter: journal.AdapterRef{Name: v[4], Version: v[5], SHA256: v[6]},
+		Key: b.Key, Marker: b.Marker, Account: b.Account, Target: b.Target, Route: b.Route, Authority: t.of(b.Authority),
+		Baseline: r.blob(i + 6), ExpectedRevision: b.ExpectedRevision, Reason: t.of(b.Reason), Follows: b.Follows,
 		ReleasedBy: b.ReleasedBy, RequestDigest: b.RequestDigest, SentAt: micros(r.int(i + 3)).time(),
-		Deadline: b.Deadline.time(), ClosedAt: micros(r.int(i + 4)).time(), Death: b.Death, ProviderRequestID: b.ProviderRequestID,
+		Deadline: b.Deadline.after(micros(r.int(i + 3))).time(), ClosedAt: micros(r.int(i + 4)).time(), Death: b.Death, ProviderRequestID: b.ProviderRequestID,
 		ResponseClass: b.ResponseClass, Cause: b.Cause, Message: b.Message, Replay: b.Replay,
-	}, nil
+	}
+	if b.Same&sameKey != 0 {
+		a.Key = e.Key
+	}
+	if b.Same&sameMarker != 0 {
+		a.Marker = e.Key
+	}
+	if b.Same&sameAccount != 0 {
+		a.Account = e.Account
+	}
+	if b.Same&sameClass != 0 {
+		a.ResponseClass = string(a.State)
+	}
+	if b.Same&sameNumber != 0 {
+		a.Number = int(r.int(i + 8))
+	}
+	return a, t.err
 }
 
 // slot is the attempt's place in the index of open attempts: 0 while it is
@@ -484,32 +603,34 @@ func reconciliationFrom(key, verdict, body string) (journal.Reconciliation, erro
 
 // effectColumns needs effect AS e and intent AS i.
 const effectColumns = `e.id, e.key, e.fingerprint, e.destination, e.account, e.operation, e.phase, e.finding, e.seq, e.owner,
- e.due_at, e.due_kind, e.submitted_at, e.settled_at, e.last_event, e.state, i.body, i.payload`
+ e.due_at, e.due_kind, e.submitted_at, e.settled_at, e.last_event, e.state, e.object_id, i.body, i.digest, i.payload`
 
 // effectByKey reads effectColumns of one effect. Scalar subqueries cost a fifth of a join here.
 const effectByKey = `SELECT e.id, e.key, e.fingerprint, e.destination, e.account, e.operation, e.phase, e.finding, e.seq, e.owner,
- e.due_at, e.due_kind, e.submitted_at, e.settled_at, e.last_event, e.state, (SELECT body FROM intent WHERE effect = e.id),
- (SELECT payload FROM intent WHERE effect = e.id) FROM effect AS e WHERE e.key=?`
+ e.due_at, e.due_kind, e.submitted_at, e.settled_at, e.last_event, e.state, e.object_id,
+ (SELECT body FROM intent WHERE effect = e.id), (SELECT digest FROM intent WHERE effect = e.id), (SELECT payload FROM intent WHERE effect = e.id) FROM effect AS e WHERE e.key=?`
 
 // effectFrom reads the columns of effectColumns. Attempts are added by the caller.
-func effectFrom(r row) (e journal.Effect, lastEvent int64, err error) {
+func effectFrom(c *conn, r row) (e journal.Effect, lastEvent int64, err error) {
 	e.ID, e.Key, e.Fingerprint = r.int(0), r.str(1), unpack(r.blob(2))
 	e.Destination, e.Account, e.Operation = r.str(3), r.str(4), r.str(5)
 	e.Phase, e.Finding, e.Seq, e.Owner = journal.Phase(r.str(6)), journal.Finding(r.str(7)), r.int(8), r.str(9)
 	e.DueAt, e.Due = micros(r.int(10)).time(), journal.DueKind(r.str(11))
 	e.SubmittedAt, e.SettledAt = micros(r.int(12)).time(), micros(r.int(13)).time()
-	e.Payload = r.blob(17)
+	e.PayloadDigest, e.Payload = unpack(r.blob(18)), r.blob(19)
 	var st stateRow
 	var in intentRow
 	if err := json.Unmarshal([]byte(r.str(15)), &st); err != nil {
 		return e, 0, fmt.Errorf("effect %s: %w: %w", e.Key, ErrCorrupt, err)
 	}
-	if err := json.Unmarshal([]byte(r.str(16)), &in); err != nil {
+	if err := json.Unmarshal([]byte(r.str(17)), &in); err != nil {
 		return e, 0, fmt.Errorf("intent of %s: %w: %w", e.Key, ErrCorrupt, err)
 	}
-	st.fill(&e)
-	in.fill(&e.Intent)
-	return e, r.int(14), nil
+	t := decoder{c: c}
+	st.fill(&t, &e)
+	in.fill(&t, &e.Intent)
+	e.Outcome.ObjectID = r.str(16)
+	return e, r.int(14), t.err
 }
 
 // attention is the phase of an effect that somebody looks for, else NULL. The

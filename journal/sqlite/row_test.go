@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -94,5 +95,92 @@ func TestPackedDigestsComeBack(t *testing.T) {
 	}
 	if n := len(pack("sha256:" + hex)); n != 33 {
 		t.Errorf("a digest takes %d bytes", n)
+	}
+}
+
+func TestOffsetsComeBack(t *testing.T) {
+	base := us(epochStart())
+	for _, m := range []micros{0, base, base + 1, base - 1, base - 2, base + 86_400_000_000, 1} {
+		if got := m.from(base).after(base); got != m {
+			t.Errorf("%d from %d came back as %d", m, base, got)
+		}
+		if got := m.from(0).after(0); got != m {
+			t.Errorf("%d from zero came back as %d", m, got)
+		}
+	}
+}
+
+func TestTermsAreStoredOnceAndUndoneWithTheirOperation(t *testing.T) {
+	db := openTest(t)
+	ctx, now := context.Background(), epochStart()
+	count := func() (n int) {
+		must(t, db.SQL(ctx, "SELECT count(*) FROM term", func(_ []string, v []any) error { n = int(v[0].(int64)); return nil }))
+		return n
+	}
+	write(t, db, func(tx *Tx) (journal.Effect, error) { return submitSent(tx, "a:1:v1", now) })
+	first := count()
+	write(t, db, func(tx *Tx) (journal.Effect, error) { return submitSent(tx, "b:1:v1", now) })
+	if n := count(); n != first {
+		t.Errorf("a second effect of the same policy made %d terms", n-first)
+	}
+	err := db.Write(ctx, func(tx *Tx) error {
+		in := testIntent("c:1:v1", now)
+		in.ContentType = "application/vnd.undone+json"
+		e, _, err := tx.Submit(in, testEnv(now), false)
+		if err != nil {
+			return err
+		}
+		e.Finding = "no such finding"
+		tx.byKey[e.Key].e = e
+		return nil
+	})
+	if !conflictOf(err) {
+		t.Fatalf("error: %v", err)
+	}
+	in := testIntent("d:1:v1", now)
+	in.ContentType = "application/vnd.other+json"
+	write(t, db, func(tx *Tx) (journal.Effect, error) {
+		e, _, err := tx.Submit(in, testEnv(now), false)
+		return e, err
+	})
+	if n := count(); n != first+1 {
+		t.Errorf("%d terms, want %d", n, first+1)
+	}
+	e, err := db.Effect(ctx, "d:1:v1")
+	must(t, err)
+	if e.ContentType != in.ContentType {
+		t.Errorf("content type came back as %q", e.ContentType)
+	}
+	verifies(t, db)
+}
+
+// The project's limit is 120 MiB for a hundred thousand effects.
+func TestAnEffectTakesAtMostThirteenHundredBytes(t *testing.T) {
+	db := openTest(t)
+	ctx := context.Background()
+	const n = 2000
+	empty, err := db.Stats(ctx)
+	must(t, err)
+	for i := range n / 100 {
+		for _, step := range []func(*Tx, string) error{
+			func(tx *Tx, key string) error { _, err := submitSent(tx, key, epochStart()); return err },
+			func(tx *Tx, key string) error { _, err := answer(tx, key, epochStart()); return err },
+		} {
+			must(t, db.Write(ctx, func(tx *Tx) error {
+				for j := range 100 {
+					if err := step(tx, fmt.Sprintf("bench:%09d:create:v1", i*100+j)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		}
+	}
+	st, err := db.Stats(ctx)
+	must(t, err)
+	if per := (st.Pages - empty.Pages) * st.PageBytes / n; per > 1300 {
+		t.Errorf("%d bytes per effect", per)
+	} else {
+		t.Logf("%d bytes per effect, %d pages", per, st.Pages)
 	}
 }

@@ -165,13 +165,16 @@ func (v *verifier) lines(ctx context.Context, wantSeq int64, wantHash string) er
 func (v *verifier) page(ctx context.Context, prev head, end int64, seen func(head)) (head, error) {
 	err := v.c.each(ctx, "SELECT "+eventColumns+" FROM event WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
 		[]any{prev.seq, end, verifyPage}, func(r row) error {
-			x, hash := entryFrom(r)
+			x, back, hash, err := entryFrom(v.c, r)
+			if err != nil {
+				v.r.problem("line %d: %v", r.int(0), err)
+			}
 			if x.Seq != prev.seq+1 {
 				v.r.problem("lines %d to %d are missing", prev.seq+1, x.Seq-1)
 			} else if v.chain.next(&x, x.Seq, prev.hash) != hash {
 				v.r.problem("line %d was changed, or one before it", x.Seq)
 			}
-			v.move(&x, r.int(16))
+			v.move(&x, back)
 			prev = head{x.Seq, hash}
 			v.r.Checked++
 			seen(prev)
@@ -208,7 +211,7 @@ func (v *verifier) effects(ctx context.Context) error {
 	id := int64(0)
 	for {
 		n := 0
-		err := v.c.each(ctx, `SELECT e.id, e.key, e.phase, e.last_event, e.settled_at, i.effect, i.body, i.payload FROM effect AS e
+		err := v.c.each(ctx, `SELECT e.id, e.key, e.phase, e.last_event, e.settled_at, i.effect, i.body, i.payload, i.digest FROM effect AS e
 			LEFT JOIN intent AS i ON i.effect = e.id WHERE e.id > ? ORDER BY e.id LIMIT ?`, []any{id, verifyPage}, func(r row) error {
 			id = r.int(0)
 			n++
@@ -235,7 +238,7 @@ func (v *verifier) effect(r row) {
 	v.far = max(v.far, last)
 	if r[5] == nil {
 		v.r.problem("%s has no intent", key)
-	} else if why := changedPayload(r); why != "" {
+	} else if why := v.changedPayload(r); why != "" {
 		v.r.problem("%s: %s", key, why)
 	}
 	k := maphash.String(v.seed, key)
@@ -254,7 +257,7 @@ func (v *verifier) effect(r row) {
 }
 
 // changedPayload compares what may still be sent with its digest.
-func changedPayload(r row) string {
+func (v *verifier) changedPayload(r row) string {
 	payload, ok := r[7].([]byte)
 	if r[4] != nil || !ok {
 		return ""
@@ -263,10 +266,15 @@ func changedPayload(r row) string {
 	if err != nil {
 		return err.Error()
 	}
-	if in.PayloadDigest == "" {
+	want := unpack(r.blob(8))
+	if want == "" {
 		return ""
 	}
-	if digest, err := journal.PayloadDigest(payload, in.ContentType); err != nil || digest != in.PayloadDigest {
+	contentType, err := v.c.text(in.ContentType)
+	if err != nil {
+		return err.Error()
+	}
+	if digest, err := journal.PayloadDigest(payload, contentType); err != nil || digest != want {
 		return "its payload is not the one that was submitted"
 	}
 	return ""

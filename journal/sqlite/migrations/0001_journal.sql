@@ -1,5 +1,7 @@
 -- The journal, first form. Times are integer microseconds UTC, durations
--- nanoseconds inside JSON, digests blobs (one tag byte, then 32 bytes).
+-- nanoseconds inside JSON, digests blobs (one tag byte, then 32 bytes). Words
+-- that many rows share are kept once, in the table term: where a column is ANY,
+-- and in JSON, a number is the id of a term and a text is the word itself.
 -- Rows that are only appended lie in the order of their integer key, and no
 -- index covers a finished effect: a commit pays for pages, not for bytes.
 
@@ -7,6 +9,13 @@ CREATE TABLE setting (
   name  TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE term (
+  id    INTEGER PRIMARY KEY,
+  value TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TRIGGER term_upd BEFORE UPDATE ON term BEGIN SELECT RAISE(ABORT, 'a term never changes'); END;
+CREATE TRIGGER term_del BEFORE DELETE ON term BEGIN SELECT RAISE(ABORT, 'a term is kept for ever'); END;
 
 -- The legal moves. The trigger effect_phase refuses every other.
 CREATE TABLE transition (
@@ -58,12 +67,13 @@ BEGIN SELECT RAISE(ABORT, 'what a key means never changes'); END;
 
 -- The binding of a key outlives the effect.
 CREATE TABLE key_ledger (
-  key         TEXT PRIMARY KEY,
+  id          INTEGER PRIMARY KEY,  -- the effect's
+  key         TEXT NOT NULL UNIQUE,
   fingerprint BLOB NOT NULL,
   object_id   TEXT,
   phase       TEXT NOT NULL,
   settled_at  INTEGER
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE TRIGGER ledger_upd BEFORE UPDATE ON key_ledger BEGIN SELECT RAISE(ABORT, 'the key ledger never changes'); END;
 CREATE TRIGGER ledger_del BEFORE DELETE ON key_ledger BEGIN SELECT RAISE(ABORT, 'the key ledger is kept for ever'); END;
 CREATE TRIGGER effect_burned BEFORE INSERT ON effect WHEN EXISTS (SELECT 1 FROM key_ledger WHERE key = NEW.key)
@@ -72,11 +82,12 @@ BEGIN SELECT RAISE(ABORT, 'this key was used before'); END;
 -- What was asked for: written once, so that a change of the effect never rewrites a payload.
 CREATE TABLE intent (
   effect  INTEGER PRIMARY KEY REFERENCES effect (id) DEFERRABLE INITIALLY DEFERRED,
+  digest  BLOB NOT NULL,   -- of the canonical payload
   body    TEXT NOT NULL,
   payload BLOB             -- NULL once pruned
 ) STRICT;
 CREATE TRIGGER intent_upd BEFORE UPDATE ON intent
-WHEN OLD.effect IS NOT NEW.effect OR OLD.body IS NOT NEW.body OR (NEW.payload IS NOT NULL AND NEW.payload IS NOT OLD.payload)
+WHEN OLD.effect IS NOT NEW.effect OR OLD.digest IS NOT NEW.digest OR OLD.body IS NOT NEW.body OR (NEW.payload IS NOT NULL AND NEW.payload IS NOT OLD.payload)
 BEGIN SELECT RAISE(ABORT, 'an intent never changes'); END;
 
 -- id = effect * 1048576 + n, so that the attempts of an effect lie together.
@@ -91,6 +102,7 @@ CREATE TABLE attempt (
   sent_at    INTEGER,
   closed_at  INTEGER,
   slot       INTEGER,   -- 0 = sent, n = answered but still open on our side, NULL = closed
+  via        ANY,       -- term: the adapter and its process
   body       TEXT NOT NULL,
   baseline   BLOB,
   CHECK ((state = 'sent') = (slot IS 0))
@@ -160,23 +172,20 @@ CREATE TABLE counter (
 
 -- The audit chain. hash = HMAC over the line and the hash before it.
 CREATE TABLE event (
-  seq           INTEGER PRIMARY KEY,
-  at            INTEGER NOT NULL,
-  kind          TEXT NOT NULL,
-  transition    INTEGER NOT NULL,
-  key           TEXT NOT NULL,
-  run           TEXT NOT NULL,
-  attempt       TEXT NOT NULL,
-  from_phase    TEXT NOT NULL,
-  to_phase      TEXT NOT NULL,
-  actor         TEXT NOT NULL,
-  actor_kind    TEXT NOT NULL,
-  origin        TEXT NOT NULL,
-  because       TEXT NOT NULL,
-  evidence      BLOB NOT NULL,
-  policy_sha256 BLOB NOT NULL,
-  back          INTEGER NOT NULL, -- the line before this one about the same key; 0 = none
-  hash          BLOB NOT NULL CHECK (length(hash) = 32)
+  seq      INTEGER PRIMARY KEY,
+  at       INTEGER NOT NULL,
+  effect   INTEGER,   -- what the line is about
+  key      TEXT,      -- the same, only where the journal has no such effect
+  move     INTEGER,   -- transition * 10000 + from * 100 + to, see the view events
+  kind     TEXT,      -- NULL = transition
+  run      TEXT,
+  attempt  TEXT,
+  who      ANY,       -- term: actor, kind of actor and origin
+  because  ANY,       -- term or text
+  evidence BLOB,
+  policy   ANY,       -- term
+  back     INTEGER,   -- the line before this one about the same effect
+  hash     BLOB NOT NULL CHECK (length(hash) = 32)
 ) STRICT;
 -- Sealed beginnings of the chain: archived, then pruned.
 CREATE TABLE audit_seal (
@@ -256,8 +265,8 @@ CREATE TRIGGER effect_keep BEFORE DELETE ON effect
 WHEN OLD.settled_at IS NULL OR EXISTS (SELECT 1 FROM review WHERE effect = OLD.id)
 BEGIN SELECT RAISE(ABORT, 'an effect that is not settled cannot be deleted'); END;
 CREATE TRIGGER effect_gone AFTER DELETE ON effect BEGIN
-  INSERT INTO key_ledger (key, fingerprint, object_id, phase, settled_at)
-    VALUES (OLD.key, OLD.fingerprint, OLD.object_id, OLD.phase, OLD.settled_at);
+  INSERT INTO key_ledger (id, key, fingerprint, object_id, phase, settled_at)
+    VALUES (OLD.id, OLD.key, OLD.fingerprint, OLD.object_id, OLD.phase, OLD.settled_at);
   UPDATE counter SET value = value - 1 WHERE destination = OLD.destination AND name = OLD.phase;
   DELETE FROM intent WHERE effect = OLD.id;
   DELETE FROM attempt WHERE id BETWEEN OLD.id * 1048576 AND OLD.id * 1048576 + 1048575;
@@ -272,7 +281,11 @@ CREATE VIEW effects AS
          strftime('%Y-%m-%d %H:%M:%f', due_at / 1e6, 'unixepoch') AS due_at,
          strftime('%Y-%m-%d %H:%M:%f', settled_at / 1e6, 'unixepoch') AS settled_at
   FROM effect;
+CREATE TABLE phase_number (n INTEGER PRIMARY KEY, phase TEXT NOT NULL) STRICT;
 CREATE VIEW events AS
-  SELECT seq, strftime('%Y-%m-%d %H:%M:%f', at / 1e6, 'unixepoch') AS at, kind, transition, key, attempt, from_phase, to_phase,
-         actor, actor_kind, origin, because, lower(hex(hash)) AS hash
+  SELECT seq, strftime('%Y-%m-%d %H:%M:%f', at / 1e6, 'unixepoch') AS at, coalesce(kind, 'transition') AS kind, move / 10000 AS transition,
+         coalesce(event.key, (SELECT key FROM effect WHERE id = effect), (SELECT key FROM key_ledger WHERE id = effect)) AS key, attempt,
+         (SELECT phase FROM phase_number WHERE n = move / 100 % 100) AS from_phase, (SELECT phase FROM phase_number WHERE n = move % 100) AS to_phase,
+         coalesce((SELECT value FROM term WHERE id = who), who) AS who, coalesce((SELECT value FROM term WHERE id = because), because) AS because,
+         lower(hex(hash)) AS hash
   FROM event;
