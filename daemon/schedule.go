@@ -41,12 +41,15 @@ func newScheduler(d *Daemon, c *config.Config) (*scheduler, error) {
 	return s, nil
 }
 
-// run starts what is due and sleeps until the next start, at most maxNap. The
-// nominal time is stored in the transaction that opens the run, so a crash
-// neither repeats nor forgets it.
+// run takes up what was interrupted, starts what is due and sleeps until the
+// next start, at most maxNap. The nominal time is stored in the transaction that
+// opens the run, so a crash neither repeats nor forgets it.
 func (s *scheduler) run(ctx context.Context) {
 	if len(s.items) == 0 {
 		return
+	}
+	for _, name := range sortedKeys(s.items) {
+		s.resume(ctx, s.items[name])
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -57,10 +60,10 @@ func (s *scheduler) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		nap := maxNap
-		for _, item := range s.items {
-			next, err := s.look(ctx, item)
+		for _, name := range sortedKeys(s.items) {
+			next, err := s.look(ctx, s.items[name])
 			if err != nil && ctx.Err() == nil {
-				s.d.log.Error("cannot run a schedule", "schedule", item.name, "err", err)
+				s.d.log.Error("cannot run a schedule", "schedule", name, "err", err)
 				continue
 			}
 			if until := time.Until(next); !next.IsZero() && until < nap {
@@ -71,6 +74,31 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
+// resume goes on with a run that a stop or a crash ended.
+func (s *scheduler) resume(ctx context.Context, item *scheduled) {
+	runs, err := s.d.db.Sweeps(ctx, item.name, 1)
+	if err != nil || len(runs) == 0 || !runs[0].WasInterrupted() || now().Sub(runs[0].StartedAt) > item.conf.Within {
+		return
+	}
+	if err := s.begin(ctx, item, runs[0].Nominal); err != nil && ctx.Err() == nil {
+		s.d.log.Warn("an interrupted run was not taken up", "schedule", item.name, "err", err)
+	}
+}
+
+// begin opens a run and does it beside the scheduler's loop.
+func (s *scheduler) begin(ctx context.Context, item *scheduled, nominal time.Time) error {
+	j, err := s.open(ctx, item, nominal, nil)
+	if err != nil {
+		return err
+	}
+	s.d.spawnLate(func(ctx context.Context) {
+		if _, err := s.perform(ctx, j); err != nil && ctx.Err() == nil {
+			s.d.log.Warn("a scheduled run did not end well", "schedule", item.name, "nominal", nominal, "err", err)
+		}
+	})
+	return nil
+}
+
 // look starts one schedule when it is due and returns its next start.
 func (s *scheduler) look(ctx context.Context, item *scheduled) (time.Time, error) {
 	at := now()
@@ -79,35 +107,51 @@ func (s *scheduler) look(ctx context.Context, item *scheduled) (time.Time, error
 		return time.Time{}, err
 	}
 	if state.LastNominal.IsZero() { // the beginning: nothing before now was ever promised
-		err := s.d.db.Write(ctx, func(tx *sqlite.Tx) error {
-			state, err := tx.Schedule(item.name)
-			if err != nil && !errors.Is(err, sqlite.ErrNotFound) {
-				return err
-			}
-			state.Name, state.LastNominal = item.name, at
-			return tx.PutSchedule(state)
-		})
-		return item.plan.Start(item.plan.Next(at)), err
+		return item.plan.Start(item.plan.Next(at)), s.beginAt(ctx, item, at, "")
+	}
+	if back := state.LastNominal.Sub(at); back > maxBack {
+		why := fmt.Sprintf("%s: the clock was set back by %s; it runs again from now on, not from %s", item.name, back.Round(time.Second), stamp(state.LastNominal))
+		return item.plan.Start(item.plan.Next(at)), s.beginAt(ctx, item, at, why)
 	}
 	fire, missed := item.plan.Due(state.LastNominal, at)
 	if len(missed) > 0 {
-		if err := s.miss(ctx, item, missed); err != nil {
+		if err := s.miss(ctx, item, missed, "missed"); err != nil {
 			return time.Time{}, err
 		}
 	}
 	for _, nominal := range fire {
-		s.d.spawnLate(func(ctx context.Context) {
-			if _, err := s.start(ctx, item, nominal, nil); err != nil && ctx.Err() == nil {
-				s.d.log.Warn("a scheduled run did not end well", "schedule", item.name, "nominal", nominal, "err", err)
-			}
-		})
-		return time.Now().Add(time.Second), nil // the run stores its nominal time; look again soon
+		err := s.begin(ctx, item, nominal)
+		if errors.Is(err, sqlite.ErrSweepRunning) {
+			err = s.miss(ctx, item, fire, "left out, the run before was still going on")
+		}
+		if err != nil {
+			return time.Time{}, err
+		}
 	}
 	return item.plan.Start(item.plan.Next(at)), nil
 }
 
+// maxBack is how far the clock may go back before a schedule begins anew. Less
+// than that and it waits: nothing runs twice.
+const maxBack = 10 * time.Minute
+
+// beginAt says that nothing before at is promised.
+func (s *scheduler) beginAt(ctx context.Context, item *scheduled, at time.Time, why string) error {
+	return s.d.db.Write(ctx, func(tx *sqlite.Tx) error {
+		state, err := tx.Schedule(item.name)
+		if err != nil && !errors.Is(err, sqlite.ErrNotFound) {
+			return err
+		}
+		state.Name, state.LastNominal = item.name, at
+		if err := tx.PutSchedule(state); err != nil || why == "" {
+			return err
+		}
+		return tx.Note(journal.Entry{At: at, Kind: "schedule_clock", Actor: "settled", ActorKind: journal.System, Origin: "schedule", Because: why})
+	})
+}
+
 // miss records nominal times that are passed over; none is ever silent.
-func (s *scheduler) miss(ctx context.Context, item *scheduled, missed []time.Time) error {
+func (s *scheduler) miss(ctx context.Context, item *scheduled, missed []time.Time, how string) error {
 	return s.d.db.Write(ctx, func(tx *sqlite.Tx) error {
 		state, err := tx.Schedule(item.name)
 		if err != nil {
@@ -120,74 +164,15 @@ func (s *scheduler) miss(ctx context.Context, item *scheduled, missed []time.Tim
 		}
 		return tx.Note(journal.Entry{
 			At: now(), Kind: "schedule_missed", Actor: "settled", ActorKind: journal.System, Origin: "schedule",
-			Because: fmt.Sprintf("%s: %d missed, %s to %s", item.name, len(missed), stamp(missed[0]), stamp(missed[len(missed)-1])),
+			Because: fmt.Sprintf("%s: %d %s, %s to %s", item.name, len(missed), how, stamp(missed[0]), stamp(missed[len(missed)-1])),
 		})
 	})
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// start opens a run in the journal, where the database bars a second one of
-// the same schedule, does it and closes it with its result.
-func (s *scheduler) start(ctx context.Context, item *scheduled, nominal time.Time, progress func(SweepReport)) (SweepReport, error) {
-	rep := SweepReport{Schedule: item.name, Destination: item.conf.Destination, StartedAt: now()}
-	var id int64
-	err := s.d.db.Write(ctx, func(tx *sqlite.Tx) error {
-		state, err := tx.Schedule(item.name)
-		if err != nil && !errors.Is(err, sqlite.ErrNotFound) {
-			return err
-		}
-		state.Name, state.LastStarted = item.name, rep.StartedAt
-		if nominal.After(state.LastNominal) {
-			state.LastNominal = nominal
-		}
-		if state.LastNominal.IsZero() {
-			state.LastNominal = rep.StartedAt
-		}
-		if err := tx.PutSchedule(state); err != nil {
-			return err
-		}
-		id, err = tx.OpenSweep(item.name, nominal, rep.StartedAt)
-		return err
-	})
-	if err != nil {
-		return rep, fmt.Errorf("schedule %s: %w", item.name, err)
-	}
-	rep, runErr := s.d.reconcileSweep(ctx, rep, progress)
-	rep.EndedAt, rep.Done = now(), runErr == nil
-	if runErr != nil {
-		rep.Error = runErr.Error()
-	}
-	err = s.d.db.Write(context.WithoutCancel(ctx), func(tx *sqlite.Tx) error { return s.close(tx, item, id, rep) })
-	if progress != nil {
-		progress(rep)
-	}
-	return rep, errors.Join(runErr, err)
-}
-
-func (s *scheduler) close(tx *sqlite.Tx, item *scheduled, id int64, rep SweepReport) error {
-	state, err := tx.Schedule(item.name)
-	if err != nil {
-		return err
-	}
-	state.LastResult = summary(rep)
-	if rep.Done {
-		state.LastOK = rep.EndedAt
-	}
-	if err := tx.PutSchedule(state); err != nil {
-		return err
-	}
-	return tx.CloseSweep(id, rep.EndedAt, state.LastResult)
-}
-
-func summary(r SweepReport) string {
-	s := fmt.Sprintf("asked %d of %d: matches %d, absent %d, partial %d, duplicate %d, conflicts %d, unknown %d, read_failed %d, waiting for grace %d",
-		r.Asked, r.Total, r.Matches, r.Absent, r.Partial, r.Duplicate, r.Conflicts, r.Unknown, r.ReadFailed, r.WaitingForGrace)
-	if r.Error != "" {
-		s += "; " + r.Error
-	}
-	return s
-}
+// shownRuns is how many past runs of a schedule are shown.
+const shownRuns = 5
 
 // Schedules lists every schedule with its next times and last results.
 func (d *Daemon) Schedules(ctx context.Context) ([]ScheduleStatus, error) {
@@ -201,6 +186,14 @@ func (d *Daemon) Schedules(ctx context.Context) ([]ScheduleStatus, error) {
 			Name: name, Do: item.conf.Do, Destination: item.conf.Destination, Cron: item.conf.Cron,
 			Timezone: item.plan.Zone().String(), LastNominal: state.LastNominal, LastStarted: state.LastStarted,
 			LastOK: state.LastOK, LastResult: state.LastResult, Missed: state.Missed,
+			Jitter: item.plan.Jitter(), Hazards: item.plan.Hazards(time.Now()),
+		}
+		runs, err := d.db.Sweeps(ctx, name, shownRuns)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range runs {
+			st.Runs = append(st.Runs, ScheduleRun{Nominal: r.Nominal, StartedAt: r.StartedAt, EndedAt: r.Finished, Result: r.Result})
 		}
 		at := time.Now()
 		for range 3 {

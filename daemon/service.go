@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/settled-dev/settled/journal"
+	"github.com/settled-dev/settled/schedules"
 )
 
 // SubmitRequest is one intent as a client gives it: the JSONL line and the POST body.
@@ -103,14 +104,18 @@ type Capability struct {
 	Unanswered      []string
 }
 
-// SweepReport is the progress and the end of a sweep.
+// SweepReport is the progress and the end of one run of a schedule.
 type SweepReport struct {
-	Schedule, Destination         string
+	Schedule, Do, Destination     string
 	StartedAt, EndedAt            time.Time
 	Total, Asked                  int
 	Matches, Absent, Partial      int
 	Duplicate, Conflicts, Unknown int
 	ReadFailed, WaitingForGrace   int
+	Skipped                       int    // settled or taken by somebody else meanwhile
+	Raised                        int    // audit: handed to a person
+	Detail                        string // what a run that reads nothing did
+	Resumed                       bool   // goes on from where an interrupted run was
 	Done                          bool
 	Error                         string
 }
@@ -122,6 +127,15 @@ type ScheduleStatus struct {
 	LastNominal, LastStarted, LastOK      time.Time
 	LastResult                            string
 	Missed                                int64
+	Jitter                                time.Duration // after the nominal time
+	Hazards                               []schedules.Hazard
+	Runs                                  []ScheduleRun // newest first
+}
+
+// ScheduleRun is one past or present run of a schedule.
+type ScheduleRun struct {
+	Nominal, StartedAt, EndedAt time.Time // Nominal is zero when somebody asked for it, EndedAt while it runs
+	Result                      string
 }
 
 // Errors that clients tell apart. Each wraps or names what to do next.

@@ -493,7 +493,7 @@ func TestASweepStreamsItsProgressAndEndsWithDone(t *testing.T) {
 	w := start(t, api.Options{})
 	a := w.do("POST", "/v1/schedules/desk-sweep/runs", "")
 	lines := strings.Split(strings.TrimSpace(a.body), "\n")
-	if a.status != 200 || len(lines) != 2 || !strings.Contains(lines[0], `"done":false`) || !strings.Contains(lines[1], `"waiting_for_grace":1,"done":true`) {
+	if a.status != 200 || len(lines) != 2 || !strings.Contains(lines[0], `"done":false`) || !strings.Contains(lines[1], `"waiting_for_grace":1,"skipped":0,"raised":0,"detail":"","resumed":false,"done":true`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	if a := w.do("POST", "/v1/schedules/none/runs", ""); a.status != 404 {

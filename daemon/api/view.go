@@ -7,6 +7,7 @@ import (
 
 	"github.com/settled-dev/settled/daemon"
 	"github.com/settled-dev/settled/journal"
+	"github.com/settled-dev/settled/schedules"
 	"github.com/settled-dev/settled/sdk/client"
 )
 
@@ -214,16 +215,25 @@ func schedule(s daemon.ScheduleStatus) client.Schedule {
 	return client.Schedule{
 		Name: s.Name, Do: s.Do, Destination: s.Destination, Cron: s.Cron, Timezone: s.Timezone, Next: orNone(s.Next),
 		LastNominalAt: moment(s.LastNominal), LastStartedAt: moment(s.LastStarted), LastOKAt: moment(s.LastOK),
-		LastResult: s.LastResult, Missed: s.Missed,
+		LastResult: s.LastResult, Missed: s.Missed, JitterS: int64(s.Jitter.Seconds()),
+		Hazards: each(s.Hazards, hazard), Runs: each(s.Runs, scheduleRun),
 	}
+}
+
+func hazard(h schedules.Hazard) client.Hazard {
+	return client.Hazard{Kind: string(h.Kind), At: h.At, Wall: h.Wall, Runs: orNone(h.Runs)}
+}
+
+func scheduleRun(r daemon.ScheduleRun) client.ScheduleRun {
+	return client.ScheduleRun{NominalAt: moment(r.Nominal), StartedAt: r.StartedAt, EndedAt: moment(r.EndedAt), Result: r.Result}
 }
 
 func sweep(r daemon.SweepReport) client.SweepReport {
 	return client.SweepReport{
-		Schedule: r.Schedule, Destination: r.Destination, StartedAt: moment(r.StartedAt), EndedAt: moment(r.EndedAt),
+		Schedule: r.Schedule, Do: r.Do, Destination: r.Destination, StartedAt: moment(r.StartedAt), EndedAt: moment(r.EndedAt),
 		Total: r.Total, Asked: r.Asked, Matches: r.Matches, Absent: r.Absent, Partial: r.Partial, Duplicate: r.Duplicate,
 		Conflicts: r.Conflicts, Unknown: r.Unknown, ReadFailed: r.ReadFailed, WaitingForGrace: r.WaitingForGrace,
-		Done: r.Done, Error: r.Error,
+		Skipped: r.Skipped, Raised: r.Raised, Detail: r.Detail, Resumed: r.Resumed, Done: r.Done, Error: r.Error,
 	}
 }
 

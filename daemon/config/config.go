@@ -295,7 +295,9 @@ type Breaker struct {
 
 // Schedule is one repeated task.
 type Schedule struct {
-	// Do is reconcile; audit, submit, prune, backup and verify are not built yet. Required.
+	// Do is reconcile (read what is unsettled), audit (read again what was
+	// settled), submit (one effect each time), prune (retention), backup (a
+	// verified copy) or verify (the chain). Required.
 	Do string `toml:"do" json:"do" oneof:"reconcile|audit|submit|prune|backup|verify"`
 	// Destination it works on. Required for reconcile, audit and submit.
 	Destination string `toml:"destination" json:"destination"`
@@ -311,6 +313,27 @@ type Schedule struct {
 	// DayMatch must be "any" where both day of month and weekday are
 	// restricted: cron then runs on days that match either. Default none.
 	DayMatch string `toml:"day_match" json:"day_match" oneof:"any"`
+
+	// Window is how far back an audit reads what succeeded. Default 24h. What
+	// a person decided is always read.
+	Window time.Duration `toml:"window" json:"window"`
+	// Sample is the share of the window that an audit reads, above 0 and at
+	// most 1; each run draws another. Default 1.
+	Sample float64 `toml:"sample" json:"sample"`
+	// Directory is where backups go, an absolute path. Default "backups"
+	// beside the journal. Danger: a copy on the same disk is lost with it.
+	Directory string `toml:"directory" json:"directory"`
+	// KeepCopies is how many copies of this schedule a backup leaves. Default 7.
+	KeepCopies int `toml:"keep_copies" json:"keep_copies"`
+	// Operation is what a submit submits. Required for submit.
+	Operation string `toml:"operation" json:"operation"`
+	// Key of the effect that a submit submits. ${nominal} in it becomes the
+	// nominal time (20261201T020000Z); without it ":TIME:v1" is appended.
+	// Required for submit.
+	Key string `toml:"key" json:"key"`
+	// Payload of it, JSON in a string; ${nominal} becomes the nominal time in
+	// RFC 3339. Default {}.
+	Payload string `toml:"payload" json:"payload"`
 
 	plan schedules.Schedule
 }

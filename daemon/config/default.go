@@ -140,6 +140,7 @@ func defaultGrace() Grace {
 
 func (s *Schedule) setDefaults() {
 	s.Timezone, s.CatchUp, s.Within = "UTC", "once", 24*time.Hour
+	s.Window, s.Sample, s.KeepCopies, s.Payload = 24*time.Hour, 1, 7, "{}"
 }
 
 // RuntimeDir is where sockets of adapters are made: systemd's runtime

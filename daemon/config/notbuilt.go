@@ -25,7 +25,6 @@ func notBuilt() []feature {
 		{"destinations.*.separate_duties", isTrue, "leave it out"},
 		{"destinations.*.on_outage", oneOf("manual"), `write "wait" or "refuse"`},
 		{"destinations.*.grace.settle", oneOf("fence", "replay"), `write settle = "read"`},
-		{"schedules.*.do", oneOf("audit", "submit", "prune", "backup", "verify"), `write do = "reconcile"`},
 	}
 }
 

@@ -371,6 +371,7 @@ func (v *validator) schedule(name string, s *Schedule) {
 		return
 	}
 	v.positive(s.Within, at("within")...)
+	v.scheduleWork(name, s)
 	plan, err := schedules.Parse(s.Cron, s.Timezone, v.cfg.planOptions(name, s))
 	if err != nil {
 		key := "cron"

@@ -18,12 +18,24 @@ type PruneReport struct {
 }
 
 // Prune removes effects that settled before settled, and payloads and evidence
-// bodies of effects that settled before payload. Never anything open or in
-// review. The binding of each key stays in the ledger, the chain stays whole.
+// bodies of effects that settled before payload: payloads first, rows last.
+// Never anything open or in review, nor an effect whose newest line in the chain
+// is younger, so that what a person acted on lately stays. The binding of each key stays in the ledger, the chain stays whole.
 // It works in slices of 500 in id order, each an ordinary operation.
 func (db *DB) Prune(ctx context.Context, settled, payload time.Time) (out PruneReport, err error) {
+	for walk := (payloadWalk{before: us(payload)}); err == nil && !walk.end; {
+		next := walk
+		err = db.Write(ctx, func(tx *Tx) error {
+			next = walk // it may be run twice
+			return tx.prunePayloads(&next)
+		})
+		if err == nil {
+			walk = next
+		}
+		out.Payloads = walk.pruned
+	}
 	id := int64(0)
-	for {
+	for err == nil {
 		var n, last int64
 		err = db.Write(ctx, func(tx *Tx) (err error) {
 			last, n, err = tx.pruneEffects(id, us(settled))
@@ -34,10 +46,6 @@ func (db *DB) Prune(ctx context.Context, settled, payload time.Time) (out PruneR
 			break
 		}
 		id = last
-	}
-	for walk := (payloadWalk{before: us(payload)}); err == nil && !walk.end; {
-		err = db.Write(ctx, func(tx *Tx) error { return tx.prunePayloads(&walk) })
-		out.Payloads = walk.pruned
 	}
 	if err == nil && out.Effects+out.Payloads > 0 {
 		err = db.Write(ctx, func(tx *Tx) error {
@@ -67,12 +75,12 @@ func (tx *Tx) pruneEffects(id int64, before micros) (last, n int64, err error) {
 	}
 	var list []victim
 	seen := 0
-	err = tx.db.w.each(context.Background(), `SELECT e.id, e.destination, e.phase, e.settled_at, r.effect IS NOT NULL FROM effect AS e
-		LEFT JOIN review AS r ON r.effect = e.id WHERE e.id > ? AND e.submitted_at < ? ORDER BY e.id LIMIT ?`,
+	err = tx.db.w.each(context.Background(), `SELECT e.id, e.destination, e.phase, e.settled_at, r.effect IS NOT NULL, coalesce(x.at, 0) FROM effect AS e
+		LEFT JOIN review AS r ON r.effect = e.id LEFT JOIN event AS x ON x.seq = e.last_event WHERE e.id > ? AND e.submitted_at < ? ORDER BY e.id LIMIT ?`,
 		[]any{id, before, pruneSlice}, func(r row) error {
 			seen++
 			last = r.int(0)
-			if at := r.int(3); at > 0 && at < int64(before) && r.int(4) == 0 {
+			if at := r.int(3); at > 0 && at < int64(before) && r.int(4) == 0 && r.int(5) < int64(before) {
 				list = append(list, victim{r.int(0), r.str(1), r.str(2)})
 			}
 			return nil
@@ -118,7 +126,8 @@ func (tx *Tx) prunePayloads(w *payloadWalk) (err error) {
 	}
 	var ids []int64
 	seen, to := 0, int64(0)
-	err = tx.db.w.each(context.Background(), `SELECT e.id, e.settled_at, i.payload IS NOT NULL FROM effect AS e JOIN intent AS i ON i.effect = e.id
+	err = tx.db.w.each(context.Background(), `SELECT e.id, max(e.settled_at, coalesce(x.at, 0)), i.payload IS NOT NULL
+		FROM effect AS e JOIN intent AS i ON i.effect = e.id LEFT JOIN event AS x ON x.seq = e.last_event
 		WHERE e.id > ? AND e.submitted_at < ? ORDER BY e.id LIMIT ?`, []any{w.id, w.before, pruneSlice}, func(r row) error {
 		seen++
 		w.id = r.int(0)

@@ -216,6 +216,29 @@ type Schedule struct {
 	LastOKAt      *time.Time  `json:"last_ok_at"`
 	LastResult    string      `json:"last_result"`
 	Missed        int64       `json:"missed"`
+	// JitterS is how many seconds after its nominal time it starts.
+	JitterS int64 `json:"jitter_s"`
+	// Hazards are the nominal times within a year that a change of clocks touches.
+	Hazards []Hazard `json:"hazards"`
+	// Runs are the last ones, newest first.
+	Runs []ScheduleRun `json:"runs"`
+}
+
+// Hazard is a nominal time that a change of clocks skips or doubles.
+type Hazard struct {
+	Kind string      `json:"kind"` // skipped or doubled
+	At   time.Time   `json:"at"`   // the change
+	Wall string      `json:"wall"` // the first nominal time touched
+	Runs []time.Time `json:"runs"` // what is run for it
+}
+
+// ScheduleRun is one run of a schedule; EndedAt is nil while it goes on,
+// NominalAt when somebody asked for it.
+type ScheduleRun struct {
+	NominalAt *time.Time `json:"nominal_at"`
+	StartedAt time.Time  `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"`
+	Result    string     `json:"result"`
 }
 
 // Schedules lists the schedules.
@@ -227,9 +250,10 @@ func (c *Client) Schedules(ctx context.Context) ([]Schedule, error) {
 	return out.Schedules, err
 }
 
-// SweepReport is the progress and the end of a sweep.
+// SweepReport is the progress and the end of one run of a schedule.
 type SweepReport struct {
 	Schedule        string     `json:"schedule"`
+	Do              string     `json:"do"`
 	Destination     string     `json:"destination"`
 	StartedAt       *time.Time `json:"started_at"`
 	EndedAt         *time.Time `json:"ended_at"`
@@ -243,6 +267,10 @@ type SweepReport struct {
 	Unknown         int        `json:"unknown"`
 	ReadFailed      int        `json:"read_failed"`
 	WaitingForGrace int        `json:"waiting_for_grace"`
+	Skipped         int        `json:"skipped"` // settled or taken by somebody else meanwhile
+	Raised          int        `json:"raised"`  // audit: handed to a person
+	Detail          string     `json:"detail"`  // what a run that reads nothing did
+	Resumed         bool       `json:"resumed"` // goes on from where an interrupted run was
 	Done            bool       `json:"done"`
 	Error           string     `json:"error"`
 }

@@ -146,22 +146,6 @@ func (a *App) sweepCmd() *cobra.Command {
 	return c
 }
 
-func (a *App) sweepProgress(r client.SweepReport) {
-	switch {
-	case a.flags.json:
-		_ = a.object(r) // the last report tells of a broken output
-	case a.terminal(a.Stderr):
-		fmt.Fprintf(a.Stderr, "\r\x1b[K%s", sweepWords(r))
-	default:
-		fmt.Fprintln(a.Stderr, sweepWords(r))
-	}
-}
-
-func sweepWords(r client.SweepReport) string {
-	return fmt.Sprintf("%d of %d asked: %d match, %d absent, %d partial, %d duplicate, %d conflicting, %d still unknown (%d wait for their grace), %d reads brought nothing",
-		r.Asked, r.Total, r.Matches, r.Absent, r.Partial, r.Duplicate, r.Conflicts, r.Unknown, r.WaitingForGrace, r.ReadFailed)
-}
-
 func (a *App) scheduleCmd() *cobra.Command {
 	list := verb("list", "Next times and last results", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
 		ss, err := a.schedules(c.Context(), "")
@@ -212,22 +196,6 @@ func (a *App) schedules(ctx context.Context, name string) ([]client.Schedule, er
 		}
 	}
 	return nil, &exit{exitError, fmt.Errorf("there is no schedule %q", name), "settled schedule list"}
-}
-
-func (a *App) explain(s client.Schedule) error {
-	if a.flags.json {
-		return a.object(s)
-	}
-	zone, err := time.LoadLocation(s.Timezone)
-	if err != nil {
-		zone = time.UTC
-	}
-	a.printf("%s: %s %s, %s in %s\n", s.Name, s.Do, s.Destination, s.Cron, s.Timezone)
-	for _, t := range s.Next {
-		a.printf("  next  %s   %s\n", t.In(zone).Format("Mon 2006-01-02 15:04:05 MST"), a.at(&t))
-	}
-	a.printf("  last started %s, last ok %s, result %s, %d missed\n", a.at(s.LastStartedAt), a.at(s.LastOKAt), orDash(s.LastResult), s.Missed)
-	return nil
 }
 
 func orDash(s string) string {
