@@ -41,7 +41,9 @@ func (s *destination) goDispatch(key string, b *begun) {
 		defer s.d.inFlight.Add(-1)
 		e := s.dispatch(key, b)
 		<-s.slots
-		poke(s.wake)
+		if s.d.db.Queued(s.name) > 0 { // what queues later pokes for itself
+			poke(s.wake)
+		}
 		if e == nil {
 			s.rest(key)
 		}
