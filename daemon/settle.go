@@ -46,7 +46,7 @@ func (s *destination) fence(ctx context.Context, e journal.Effect, op operation)
 		return e, fmt.Errorf("the adapter is not up: %w", err)
 	}
 	fencer, ok := live.(sdk.Fencer)
-	if !ok {
+	if !ok || !s.offers(sdk.FeatureFence) {
 		return e, fmt.Errorf("the adapter of %s cannot fence", s.name)
 	}
 	e, err = s.d.write(ctx, e.Key, func(tx *sqlite.Tx, cur journal.Effect) (journal.Effect, error) {
@@ -55,8 +55,7 @@ func (s *destination) fence(ctx context.Context, e journal.Effect, op operation)
 	if err != nil {
 		return e, fmt.Errorf("record the fence's intent: %w", err)
 	}
-	resp, err := fencer.Fence(s.d.callCtx, sdk.FenceRequest{Operation: operationOf(e, "", len(e.Attempts)), Deadline: now().Add(op.policy.Timeout)})
-	done := fenceDone(resp, err)
+	done := s.takeKey(fencer, e, op)
 	return s.d.record(e.Key, func(tx *sqlite.Tx, cur journal.Effect) (journal.Effect, error) {
 		next, err := tx.Apply(cur, done, s.d.env(op.policy, by("sweep")))
 		var illegal *journal.IllegalError
@@ -67,18 +66,75 @@ func (s *destination) fence(ctx context.Context, e journal.Effect, op operation)
 	})
 }
 
+// offers reports whether the adapter declares a feature.
+func (s *destination) offers(feature string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.desc.HasFeature(feature)
+}
+
+// takeKey asks for the mark. A mark of ours that stands already is final only if
+// no attempt may still replace it: one that was sent on condition of just that
+// version could land yet, so the mark is first replaced by a new one.
+func (s *destination) takeKey(fencer sdk.Fencer, e journal.Effect, op operation) journal.FenceDone {
+	ask := func(replaces string) (sdk.FenceResponse, error) {
+		call, cancel := context.WithTimeout(s.d.callCtx, op.policy.Timeout)
+		defer cancel()
+		return fencer.Fence(call, sdk.FenceRequest{
+			Operation: operationOf(e, "", len(e.Attempts)), Deadline: now().Add(op.policy.Timeout), ReplacesRevision: replaces,
+		})
+	}
+	resp, err := ask("")
+	if rev, ours := voidOf(resp); err == nil && ours && awaited(e, rev) {
+		if resp, err = ask(rev); err == nil {
+			if again, _ := voidOf(resp); again == rev {
+				return journal.FenceDone{}
+			}
+		}
+	}
+	return fenceDone(resp, err)
+}
+
+// voidOf is the version of our own mark, when the fence met nothing else.
+func voidOf(r sdk.FenceResponse) (revision string, ours bool) {
+	if r.Found == nil || len(r.Found.Matches) == 0 {
+		return "", false
+	}
+	for _, m := range r.Found.Matches {
+		if !m.Void {
+			return "", false
+		}
+	}
+	return r.Found.Matches[0].Object.Revision, true
+}
+
+// awaited reports whether an attempt that is not settled counts on this version of the mark.
+func awaited(e journal.Effect, revision string) bool {
+	for _, a := range e.Attempts {
+		if !a.State.NoEffect() && (revision == "" || a.ExpectedRevision == revision) {
+			return true
+		}
+	}
+	return false
+}
+
 // fenceDone maps the answer of a fence. No answer is no certainty.
 func fenceDone(r sdk.FenceResponse, err error) journal.FenceDone {
-	switch {
-	case err != nil:
+	if err != nil {
 		return journal.FenceDone{}
-	case r.Found != nil && len(r.Found.Matches) > 0:
-		m := matchesOf(r.Found.Matches)[0]
-		if !m.Void {
-			return journal.FenceDone{Object: &m}
+	}
+	if rev, ours := voidOf(r); ours {
+		return journal.FenceDone{Fenced: true, Revision: rev}
+	}
+	if r.Found != nil {
+		for _, m := range matchesOf(r.Found.Matches) {
+			if !m.Void {
+				return journal.FenceDone{Object: &m}
+			}
 		}
-		return journal.FenceDone{Fenced: true, Revision: r.Found.Matches[0].Object.Revision}
-	case r.Fenced != nil:
+		return journal.FenceDone{}
+	}
+	if r.Fenced != nil {
 		return journal.FenceDone{Fenced: true, Revision: r.Fenced.Revision}
 	}
 	return journal.FenceDone{}

@@ -24,7 +24,6 @@ func notBuilt() []feature {
 		{"destinations.*.operations.*.approval", except("none"), `write approval = "none"`},
 		{"destinations.*.separate_duties", isTrue, "leave it out"},
 		{"destinations.*.on_outage", oneOf("manual"), `write "wait" or "refuse"`},
-		{"destinations.*.grace.settle", oneOf("fence", "replay"), `write settle = "read"`},
 	}
 }
 

@@ -83,7 +83,7 @@ func (p *process) perform(r sdk.DispatchRequest, f Fault, u *unanswered, answer 
 		go func() {
 			defer p.w.late.Done()
 			time.Sleep(f.Late + latency/2 + p.w.tick())
-			object <- p.w.commit(r.Operation, f)
+			object <- p.w.commit(r.Operation, r.ExpectedRevision, f)
 		}()
 	}
 	if f.Dies {
@@ -130,6 +130,10 @@ func (p *process) outcome(_ sdk.DispatchRequest, f Fault, object <-chan Object) 
 		return out
 	}
 	o := <-object
+	if o.ID == "" {
+		out.Outcome = &sdk.Rejected{Reason: sdk.ReasonKeyReused, Code: "412", Message: "the key is taken"}
+		return out
+	}
 	out.Outcome = &sdk.Committed{Object: sdk.ObjectRef{ID: o.ID, Type: "ticket"}, At: o.At}
 	return out
 }
@@ -188,6 +192,9 @@ func (w *World) visible(r sdk.ReadRequest, at time.Time) (found, near []sdk.Matc
 			m.Agreement = sdk.AgreementDiffers
 		}
 		found = append(found, m)
+	}
+	if rev := w.fences.marks[r.Operation.Key]; rev != "" {
+		found = append(found, sdk.Match{Object: sdk.ObjectRef{ID: r.Operation.Key, Type: "fence", Revision: rev}, Strength: sdk.StrengthKey, Void: true})
 	}
 	for i := range w.view.Similar {
 		near = append(near, sdk.Match{

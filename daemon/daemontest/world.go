@@ -67,6 +67,7 @@ type World struct {
 	started int
 	looks   func(key, attempt string) (epoch int64, err error)
 	late    sync.WaitGroup // commits still on their way
+	fences  fences
 	// Prepare's answer by key; nil = ready with the key's target
 	prepare func(sdk.Operation) sdk.Prepared
 }
@@ -214,9 +215,20 @@ func (w *World) take(r sdk.DispatchRequest, process int) Fault {
 	return f
 }
 
-func (w *World) commit(op sdk.Operation, f Fault) Object {
+// commit takes a request up, unless the key is taken: by a fence that the request
+// does not replace. The zero object says that it was refused.
+func (w *World) commit(op sdk.Operation, expected string, f Fault) Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	first, taken := w.first(op.Key)
+	if taken && w.fences.dedupes {
+		return first
+	}
+	if taken && slices.Contains(w.features, sdk.FeatureFence) || w.fences.marks[op.Key] != expected {
+		w.fences.refused++
+		return Object{}
+	}
+	delete(w.fences.marks, op.Key)
 	o := Object{
 		ID: fmt.Sprintf("obj-%d", len(w.objects)+1), Key: op.Key, Digest: digest(op.Payload), Attempt: op.AttemptID, At: time.Now(),
 	}
