@@ -1,16 +1,26 @@
 package sdk
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
 // Done is the outcome of a write that the destination confirmed, with the
-// object it made. Say it only for an answer that proves it.
+// object it made. Say it only for an answer that proves it: an answer without
+// the object's id proves nothing, and Done makes it unknown.
 func Done(objectType, id string) Outcome {
+	if id == "" {
+		return &Unknown{Cause: CauseBadResponse, Message: "the answer says done, and does not say which " + objectType}
+	}
 	return &Committed{Object: ObjectRef{Type: objectType, ID: id}, At: time.Now().UTC()}
 }
+
+// DoneWithoutObject is [Done] for a destination that names no object.
+func DoneWithoutObject() Outcome { return &Committed{At: time.Now().UTC()} }
 
 // Reject is the outcome of a write that did not and will not happen: the same
 // request would fail again. code is the destination's own word for it.
@@ -53,14 +63,70 @@ func FoundAll(complete bool, matches ...Match) *ReadResponse {
 	return r
 }
 
-// Hit is one object that a read found: how it was recognised, and whether its
-// content is what the payload asked for.
-func Hit(by MatchStrength, objectType, id string, same bool) Match {
-	m := Match{Object: ObjectRef{Type: objectType, ID: id}, Strength: by, Agreement: AgreementDiffers}
-	if same {
-		m.Agreement = AgreementSame
+// Hit is one object that a read found: how it was recognised, and in what its
+// content differs from what the payload asked for, as JSON pointers (see
+// [Differences]); none means that it is the same.
+func Hit(by MatchStrength, objectType, id string, differences ...string) Match {
+	m := Match{Object: ObjectRef{Type: objectType, ID: id}, Strength: by, Agreement: AgreementSame}
+	if len(differences) > 0 {
+		m.Agreement, m.Differences = AgreementDiffers, differences
 	}
 	return m
+}
+
+// Differences compares two values as JSON and returns the pointers of what want
+// has and got has not, or has otherwise. What only got has (an id, a time) does
+// not count. Values that JSON cannot carry differ as a whole.
+func Differences(want, got any) []string {
+	a, errA := asJSON(want)
+	b, errB := asJSON(got)
+	if errA != nil || errB != nil {
+		return []string{""}
+	}
+	return differences(a, b, "", nil)
+}
+
+func asJSON(v any) (any, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber() // an int64 must not become a float
+	var out any
+	err = d.Decode(&out)
+	return out, err
+}
+
+func differences(want, got any, at string, out []string) []string {
+	switch w := want.(type) {
+	case map[string]any:
+		g, ok := got.(map[string]any)
+		if !ok {
+			return append(out, at)
+		}
+		for _, name := range sorted(w) {
+			inner, there := g[name]
+			if !there {
+				out = append(out, at+"/"+escape(name))
+				continue
+			}
+			out = differences(w[name], inner, at+"/"+escape(name), out)
+		}
+	case []any:
+		g, ok := got.([]any)
+		if !ok || len(g) != len(w) {
+			return append(out, at)
+		}
+		for i := range w {
+			out = differences(w[i], g[i], at+"/"+strconv.Itoa(i), out)
+		}
+	default:
+		if want != got {
+			out = append(out, at)
+		}
+	}
+	return out
 }
 
 // StillRunning answers a poll of an accepted operation that has not ended.

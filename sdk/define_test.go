@@ -82,7 +82,7 @@ func (s *shop) find(ctx context.Context, q sdk.Query[order]) (*sdk.ReadResponse,
 	}
 	var m []sdk.Match
 	for _, id := range page.IDs {
-		m = append(m, sdk.Hit(sdk.StrengthKey, "order", id, true))
+		m = append(m, sdk.Hit(sdk.StrengthKey, "order", id))
 	}
 	return sdk.FoundAll(true, m...), nil
 }
@@ -390,5 +390,30 @@ func TestOptionalFeaturesFollowTheMethods(t *testing.T) {
 	}
 	if p, err := a.Prepare(t.Context(), sdk.Operation{}); err != nil || p.Ready.Target != "t" {
 		t.Errorf("%+v %v", p, err)
+	}
+}
+
+func TestDifferencesArePointersToWhatWasAskedFor(t *testing.T) {
+	type m = map[string]any
+	for _, c := range []struct {
+		want, got any
+		pointers  string
+	}{
+		{m{"a": 1, "b": "x"}, m{"a": 1, "b": "x", "id": 7}, ""},
+		{m{"a": int64(9007199254740993)}, m{"a": int64(9007199254740992)}, "/a"},
+		{m{"a": m{"b/c": 1}, "l": []int{1, 2}}, m{"a": m{}, "l": []int{1, 3}}, "/a/b~1c /l/1"},
+		{m{"l": []int{1}}, m{"l": []int{1, 2}}, "/l"},
+		{m{"a": m{}}, m{"a": "text"}, "/a"},
+	} {
+		got := strings.Join(sdk.Differences(c.want, c.got), " ")
+		if got != c.pointers {
+			t.Errorf("%v %v: %q, want %q", c.want, c.got, got, c.pointers)
+		}
+	}
+	if len(sdk.Differences(make(chan int), 1)) == 0 {
+		t.Error("a channel is the same as a number")
+	}
+	if _, ok := sdk.Done("invoice", "").(*sdk.Unknown); !ok {
+		t.Error("done, but nobody knows what")
 	}
 }

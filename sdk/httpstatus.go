@@ -15,7 +15,8 @@ const MaxRetryAfter = 7 * 24 * time.Hour
 // success its author expects:
 //
 //	400 404 422   rejected: the same request would fail again
-//	401 403       rejected: authentication, permission
+//	401           rejected: authentication, and nothing else will get through either
+//	403           rejected: permission
 //	409 412       rejected as conflict or precondition, which the daemon takes
 //	              as "unknown, read now": the holder may be our own earlier send
 //	429           not executed, refused for now, after Retry-After
@@ -27,7 +28,7 @@ func StatusOutcome(status int, header http.Header, now time.Time) Outcome {
 	case http.StatusTooManyRequests:
 		return &NotExecuted{Basis: BasisRefused, RetryAfter: RetryAfter(header, now), Message: message}
 	case 400, 401, 403, 404, 409, 412, 422:
-		return &Rejected{Reason: StatusReason(status), Code: code, Message: message}
+		return &Rejected{Reason: StatusReason(status), Code: code, Message: message, WholeDestination: status == 401}
 	}
 	if status >= 500 {
 		return &Unknown{Cause: CauseServerError, Message: message}

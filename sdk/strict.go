@@ -242,7 +242,7 @@ func (c *checker) number(v any, s *shape, at string) {
 	c.oneOf(n.String(), s, at)
 }
 
-func sorted(m object) []string {
+func sorted[M ~map[string]any](m M) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)

@@ -76,7 +76,7 @@ func (a *acme) find(ctx context.Context, q sdk.Query[Invoice]) (*sdk.ReadRespons
 	var seen []sdk.Match
 	for _, it := range page.Items {
 		if it.Key == q.Key { // a filter that the server does not know is silently dropped
-			seen = append(seen, sdk.Hit(sdk.StrengthKey, "invoice", it.ID, it.Invoice == q.Payload))
+			seen = append(seen, sdk.Hit(sdk.StrengthKey, "invoice", it.ID, sdk.Differences(q.Payload, it.Invoice)...))
 		}
 	}
 	return sdk.FoundAll(!page.More, seen...), nil
