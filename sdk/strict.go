@@ -56,7 +56,7 @@ func (c *checker) parse(raw []byte) (any, bool) {
 	case !utf8.Valid(raw):
 		c.fault("", "is not valid UTF-8")
 		return nil, false
-	case loneSurrogate(raw):
+	case LoneSurrogate(raw):
 		c.fault("", "has half of a surrogate pair, which is no text")
 		return nil, false
 	}
@@ -261,9 +261,10 @@ func names(s *shape) []string {
 
 func escape(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
 
-// loneSurrogate finds \uD800 to \uDFFF outside of pairs, which the decoder
-// would silently replace.
-func loneSurrogate(raw []byte) bool {
+// LoneSurrogate reports whether a JSON document has an escape of \uD800 to
+// \uDFFF outside of a pair. It is no text, and encoding/json replaces it in
+// silence, so that what is sent is not what was asked for.
+func LoneSurrogate(raw []byte) bool {
 	for i := 0; i < len(raw); i++ {
 		if raw[i] != '\\' || i+1 >= len(raw) {
 			continue

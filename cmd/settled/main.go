@@ -46,6 +46,7 @@ func localVerbs() []cli.Local {
 		{Name: "demo", Short: "The whole story in half a minute, on destinations that lose answers", Run: demoMain},
 		{Name: "check", Short: "Checks configuration, credentials, adapters, journal and schedules", Run: checkMain},
 		{Name: "bench", Short: "Measures effects per second, fsyncs and latency on this machine", Run: benchMain},
+		{Name: "adapter", Short: "Writes, tests, documents and installs adapters", Run: authorMain},
 		{Name: "adapter-serve", Hidden: true, Run: adapterMain},
 		{Name: "desk", Hidden: true, Run: desk.Main},
 		{Name: "git-destination", Hidden: true, Run: gitdest.Main},

@@ -114,13 +114,34 @@ func (s *state) word(o sdk.Operation, undo bool, w written) sdk.Outcome {
 		}
 		return accepted
 	case "rejected":
-		return &sdk.Rejected{Reason: sdk.ReasonValidation, Code: "rejected", Message: message}
+		reason := rejectReason(w.Reason)
+		return &sdk.Rejected{Reason: reason, Code: "rejected", Message: message, WholeDestination: reason == sdk.ReasonAuthentication}
 	case "not_executed":
-		return &sdk.NotExecuted{Basis: sdk.BasisRefused, RetryAfter: time.Duration(w.RetryAfter), Message: message}
+		basis := sdk.BasisRefused
+		if w.Reason == "not_sent" {
+			basis = sdk.BasisNotSent
+		}
+		return &sdk.NotExecuted{Basis: basis, RetryAfter: time.Duration(w.RetryAfter), Message: message}
 	case "unknown":
 		return &sdk.Unknown{Cause: sdk.CauseAdapterError, Message: message}
 	}
 	return &sdk.Unknown{Cause: sdk.CauseBadResponse, Message: fmt.Sprintf("the command answered with the outcome %q, which is none", s.text(w.Outcome, 64))}
+}
+
+// rejectReason reads the reason that a command gives for "rejected". Wrong
+// credentials concern the whole destination; "conflict", "precondition" and
+// "key_reused" make the daemon read, because an earlier send of ours may be what
+// the request collides with. Any other word, and none, is validation.
+func rejectReason(word string) sdk.RejectReason {
+	reasons := map[string]sdk.RejectReason{
+		"authentication": sdk.ReasonAuthentication, "permission": sdk.ReasonPermission, "not_found": sdk.ReasonNotFound,
+		"conflict": sdk.ReasonConflict, "precondition": sdk.ReasonPrecondition, "quota": sdk.ReasonQuota,
+		"policy": sdk.ReasonPolicy, "key_reused": sdk.ReasonKeyReused, "unsupported": sdk.ReasonUnsupported,
+	}
+	if r, ok := reasons[word]; ok {
+		return r
+	}
+	return sdk.ReasonValidation
 }
 
 // status is the outcome of a command that printed no JSON.

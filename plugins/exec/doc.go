@@ -16,6 +16,11 @@
 // A Read counts only with a whole JSON answer that has items; objects whose key
 // is not ours byte for byte are ignored.
 //
+// An answer of dispatch may give a reason: with "rejected" one of
+// authentication, permission, not_found, conflict, precondition, quota, policy,
+// key_reused, unsupported and validation (the default), with "not_executed" the
+// word not_sent when no byte left.
+//
 // # State
 //
 // Nothing is kept between calls. A crash of the adapter leaves a running command

@@ -65,6 +65,7 @@ func payloadJSON(o sdk.Operation) (json.RawMessage, error) {
 // written is the answer of dispatch and undo.
 type written struct {
 	Outcome           string         `json:"outcome"`
+	Reason            string         `json:"reason"` // of rejected and not_executed; see reasons
 	ObjectID          text           `json:"object_id"`
 	ProviderRequestID text           `json:"provider_request_id"`
 	RetryAfter        delay          `json:"retry_after"`

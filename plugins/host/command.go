@@ -185,3 +185,21 @@ func judgePart(part string) error {
 	}
 	return nil
 }
+
+// Inspect judges a program as [Start] would, but for its pin, and returns its
+// SHA-256: a regular file, not setuid, executable, and on a path that no other
+// user could have changed.
+func Inspect(path string) (sha256 string, err error) {
+	p, err := openProgram(Command{Path: path, SHA256: anyPin})
+	if err == nil {
+		return p.digest, p.file.Close()
+	}
+	var pin *PinError
+	if errors.As(err, &pin) {
+		return pin.Have, nil
+	}
+	return "", err
+}
+
+// anyPin is well-formed and no program's: it is asked for to learn what there is.
+const anyPin = "0000000000000000000000000000000000000000000000000000000000000000"

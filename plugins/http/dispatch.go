@@ -190,7 +190,8 @@ func (s *state) refusal(ctx context.Context, op *operation, w *write, undo bool,
 		}
 		return &sdk.NotExecuted{Basis: basis, RetryAfter: sdk.RetryAfter(a.Header, time.Now()), Message: text}
 	}
-	return &sdk.Rejected{Reason: sdk.StatusReason(a.Status), Code: code, Message: text}
+	// Credentials that are wrong for one request are wrong for all.
+	return &sdk.Rejected{Reason: sdk.StatusReason(a.Status), Code: code, Message: text, WholeDestination: a.Status == nethttp.StatusUnauthorized}
 }
 
 func (s *state) refusalText(a *answer) string {

@@ -441,3 +441,12 @@ func TestVerifyIsNotBelievedWhenSightIsLost(t *testing.T) {
 		}
 	}
 }
+
+func TestHalfASurrogateIsRefusedAndNotReplaced(t *testing.T) {
+	if _, err := payloadValue(sdk.Operation{Payload: []byte(`{"subject":"\ud800"}`)}); err == nil {
+		t.Error("it would be sent as another payload")
+	}
+	if _, err := payloadValue(sdk.Operation{Payload: []byte(`{"subject":"\ud83d\ude00 \\ud800"}`)}); err != nil {
+		t.Error(err)
+	}
+}

@@ -47,6 +47,9 @@ func payloadValue(op sdk.Operation) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the payload is not JSON: %w", err)
 		}
+		if sdk.LoneSurrogate(op.Payload) { // it would be sent as U+FFFD, which is another payload
+			return nil, errors.New("the payload has half of a surrogate pair, which is no text")
+		}
 		return v, nil
 	}
 	if !utf8.Valid(op.Payload) {

@@ -11,9 +11,11 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -276,18 +278,16 @@ func adapterMain(mode string) int {
 		fmt.Fprintln(os.Stderr, "no database")
 		return 3
 	case "immortal":
-		held, _, err := os.Pipe()
+		held, end, err := os.Pipe()
 		if err != nil {
 			return 1
 		}
 		os.Stdin = held
+		defer runtime.KeepAlive(end) // the end of it would be a finalizer's work
 	case "mortal":
-		go func() {
-			for range 200 {
-				time.Sleep(5 * time.Millisecond)
-				signal.Reset()
-			}
-		}()
+		terms := make(chan os.Signal, 1)
+		signal.Notify(terms, syscall.SIGTERM)
+		go func() { <-terms; os.Exit(1) }()
 	}
 	return serve.Run(wrong(mode), nil)
 }

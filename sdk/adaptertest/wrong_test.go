@@ -71,8 +71,8 @@ func (w *wrongAdapter) Dispatch(ctx context.Context, r sdk.DispatchRequest) (sdk
 		}
 	case "drops-precondition":
 		r.ExpectedRevision = ""
-	case "keeps-alive":
-		return w.repeat(ctx, r)
+	case "naive":
+		return w.naive(ctx, r)
 	case "patient":
 		return w.Adapter.Dispatch(context.WithoutCancel(ctx), r)
 	}
@@ -123,8 +123,9 @@ func (w *wrongAdapter) twist(ctx context.Context, r sdk.DispatchRequest, out sdk
 	return out
 }
 
-// repeat sends as net/http does by itself: on kept connections, and twice when they die.
-func (w *wrongAdapter) repeat(ctx context.Context, r sdk.DispatchRequest) (sdk.Response, error) {
+// naive is the adapter that everybody writes first, without the SDK: net/http
+// follows redirects and sends twice when a kept connection dies.
+func (w *wrongAdapter) naive(ctx context.Context, r sdk.DispatchRequest) (sdk.Response, error) {
 	if r.Operation.Action != "create-invoice" {
 		return w.Adapter.Dispatch(ctx, r)
 	}

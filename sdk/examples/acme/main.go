@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"time"
 
@@ -64,7 +65,7 @@ func (a *acme) create(ctx context.Context, op sdk.Op[Invoice]) (sdk.Outcome, err
 
 func (a *acme) find(ctx context.Context, q sdk.Query[Invoice]) (*sdk.ReadResponse, error) {
 	var page struct {
-		Items []struct {
+		Items *[]struct {
 			Invoice
 			ID, Key string
 		}
@@ -73,8 +74,11 @@ func (a *acme) find(ctx context.Context, q sdk.Query[Invoice]) (*sdk.ReadRespons
 	if _, err := a.api.Get(ctx, "/v1/invoices?key="+url.QueryEscape(q.Key), &page); err != nil {
 		return nil, err // indeterminate: the daemon asks again
 	}
+	if page.Items == nil {
+		return nil, errors.New("the list has no items")
+	}
 	var seen []sdk.Match
-	for _, it := range page.Items {
+	for _, it := range *page.Items {
 		if it.Key == q.Key { // a filter that the server does not know is silently dropped
 			seen = append(seen, sdk.Hit(sdk.StrengthKey, "invoice", it.ID, sdk.Differences(q.Payload, it.Invoice)...))
 		}
