@@ -34,6 +34,7 @@ func importRules() []importRule {
 		{"journal/sqlite", []string{module + "/journal", "github.com/mattn/go-sqlite3", "golang.org/x/sys"}, nil, "the only package that knows SQL knows nothing of daemons or adapters"},
 		{"sdk", nil, nil, "authors of adapters get the standard library and nothing else"},
 		{"sdk/client", nil, nil, "a client needs the standard library only"},
+		{"sdk/adaptertest", []string{module + "/sdk", module + "/plugins/host", "google.golang.org/"}, nil, "the kit starts adapters as the daemon does, and knows nothing else of it"},
 		{"sdk/...", []string{module + "/sdk", "github.com/hashicorp/", "google.golang.org/", "golang.org/x/sys"}, nil, "go-plugin and gRPC stay behind serve and wire"},
 		{"plugins/host", []string{module + "/sdk", "github.com/hashicorp/", "google.golang.org/", "golang.org/x/sys"}, nil, "the only package that starts processes"},
 		{"plugins/...", []string{

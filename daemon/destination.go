@@ -17,7 +17,7 @@ import (
 
 // maxReads bounds the authoritative reads under way for one destination, so
 // that sweeps never starve dispatch.
-const maxReads = 8
+const maxReads = 32
 
 // batch is how many due rows one look at the index takes.
 const batch = 64

@@ -46,6 +46,8 @@ func (s *destination) goDispatch(key string, b *begun) {
 		}
 		if e == nil {
 			s.rest(key)
+		} else {
+			*e = s.confirm(*e)
 		}
 		s.release(key)
 		if e != nil {
@@ -55,6 +57,30 @@ func (s *destination) goDispatch(key string, b *begun) {
 		poke(s.wake)
 		poke(s.care) // whatever became due for the key meanwhile was passed over
 	}()
+}
+
+// confirm reads back at once what the destination said is done, where a read
+// slot is free: the key is claimed already, and the queue of due reads need not
+// be asked. Otherwise the care loop does it.
+func (s *destination) confirm(e journal.Effect) journal.Effect {
+	if e.Phase != journal.Verifying || e.DueAt.After(now()) || s.d.stopping.Load() || s.breaker.open() {
+		return e
+	}
+	select {
+	case s.reads <- struct{}{}:
+	default:
+		return e
+	}
+	next, _ := s.tend(s.d.runCtx, e.Key, "timer")
+	full := len(s.reads) == cap(s.reads)
+	<-s.reads
+	if full {
+		poke(s.care) // it may have met every slot taken
+	}
+	if next.Key == "" {
+		return e
+	}
+	return next
 }
 
 // rest keeps a key claimed for a moment when a look at it led to no call and it

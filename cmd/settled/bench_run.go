@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -116,6 +117,7 @@ type bench struct {
 	stop   context.CancelFunc
 	done   chan error
 	serial int
+	nonce  string // keys of another run on the same journal are other effects
 }
 
 func openBench(ctx context.Context, dir, proof string) (*bench, error) {
@@ -130,7 +132,7 @@ func openBench(ctx context.Context, dir, proof string) (*bench, error) {
 		return nil, err
 	}
 	run, stop := context.WithCancel(ctx)
-	b := &bench{s: s, stop: stop, done: make(chan error, 1)}
+	b := &bench{s: s, stop: stop, done: make(chan error, 1), nonce: strconv.FormatInt(time.Now().UnixMicro(), 36)}
 	ready := make(chan struct{})
 	go func() { b.done <- s.daemon.Run(run, func() { close(ready) }) }()
 	select {
@@ -213,7 +215,7 @@ func (b *bench) load(ctx context.Context, n int, d time.Duration, lat *latencies
 	for client := range n {
 		go func() {
 			for i := 0; time.Now().Before(until); i++ {
-				if err := b.one(ctx, fmt.Sprintf("bench:%d-%d-%d:noop:v1", b.serial, client, i), lat); err != nil {
+				if err := b.one(ctx, fmt.Sprintf("bench:%s-%d-%d-%d:noop:v1", b.nonce, b.serial, client, i), lat); err != nil {
 					errs <- err
 					return
 				}
