@@ -19,7 +19,7 @@ const (
 	onePage = 32
 	// verdictsPerWrite bounds one transaction of verdicts, so that nobody who
 	// submits meanwhile waits for long.
-	verdictsPerWrite = 50
+	verdictsPerWrite = 25
 	// maxFailures is how many calls in a row may bring nothing before a sweep gives up.
 	maxFailures = 5
 )
