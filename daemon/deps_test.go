@@ -42,6 +42,7 @@ func importRules() []importRule {
 			"github.com/jackc/pgx/", "github.com/go-sql-driver/mysql", "github.com/mattn/go-sqlite3", "github.com/wneessen/go-mail", "github.com/emersion/",
 		}, nil, "built-in adapters prove that the public SDK suffices"},
 		{"daemon/config", []string{module + "/schedules", "github.com/pelletier/go-toml/v2"}, nil, "configuration is a value that knows no daemon"},
+		{"daemon/webhook", []string{"github.com/itchyny/gojq"}, []string{"os", "net", "net/http"}, "a message and a secret in, a verdict out"},
 		{"daemon/api", []string{module + "/daemon", module + "/journal", module + "/schedules", module + "/sdk/client", "golang.org/x/sys"}, nil, "the API serves the daemon and holds no rule"},
 		{"daemon", []string{
 			module + "/daemon/config", module + "/journal", module + "/schedules", module + "/sdk",

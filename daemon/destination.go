@@ -35,6 +35,7 @@ type destination struct {
 	care    chan struct{}   // cap 1: look for something to read or decide
 	turns   [2]atomic.Int64 // how often the two loops came round
 	breaker *breaker
+	hooks   hooks // has its own lock
 	tokens  *tokens
 
 	mu sync.Mutex

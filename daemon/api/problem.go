@@ -65,6 +65,7 @@ func problemOfSentinel(err error) (p client.Problem, internal bool) {
 		{daemon.ErrDraining, http.StatusServiceUnavailable, client.CodeDraining, "The daemon is stopping"},
 		{daemon.ErrNotBuilt, http.StatusNotImplemented, client.CodeNotBuilt, "Not built yet"},
 		{daemon.ErrForbidden, http.StatusForbidden, client.CodeForbidden, "Not permitted"},
+		{daemon.ErrHookRefused, http.StatusUnauthorized, client.CodeUnauthenticated, "Not believed"},
 		{errUnidentified, http.StatusUnauthorized, client.CodeUnauthenticated, "Who calls is not known"},
 	} {
 		if errors.Is(err, s.is) {

@@ -16,6 +16,13 @@ type Service interface {
 	Reviewer
 	Operator
 	Keeper
+	Receiver
+}
+
+// Receiver takes messages that destinations send of themselves.
+type Receiver interface {
+	// Hook returns once the message's evidence is on disk, or daemon.ErrHookRefused.
+	Hook(ctx context.Context, destination string, headers map[string]string, body []byte) (daemon.HookResult, error)
 }
 
 // Effects takes and shows effects.

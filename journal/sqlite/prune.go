@@ -47,6 +47,12 @@ func (db *DB) Prune(ctx context.Context, settled, payload time.Time) (out PruneR
 		}
 		id = last
 	}
+	for more := true; more && err == nil; {
+		err = db.Write(ctx, func(tx *Tx) (err error) {
+			more, err = tx.pruneWebhooks(us(settled))
+			return err
+		})
+	}
 	if err == nil && out.Effects+out.Payloads > 0 {
 		err = db.Write(ctx, func(tx *Tx) error {
 			if err := tx.begin(); err != nil {

@@ -105,9 +105,7 @@ func (c *compiler) operation(name string, o *decode.Object) *operation {
 	op.consequences = card.ParseConsequences(o)
 	op.sensitive = o.Strings("sensitive")
 	op.humanOnly = o.Bool("human_only")
-	if o.Any("webhook") != nil {
-		c.faults.Errorf(o.Pointer("webhook"), "webhooks are not built yet; use read and poll")
-	}
+	c.webhook(o.Object("webhook"))
 	c.crossCheck(o, op)
 	o.Done()
 	return op

@@ -497,6 +497,16 @@ func (f *Fake) Status(context.Context) (daemon.Status, error) {
 	return s, f.errs["Status"]
 }
 
+// Hook believes what is signed "yes".
+func (f *Fake) Hook(_ context.Context, _ string, headers map[string]string, _ []byte) (daemon.HookResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if headers["signature"] != "yes" {
+		return daemon.HookResult{}, daemon.ErrHookRefused
+	}
+	return daemon.HookResult{Key: "k", EventID: "1"}, f.errs["Hook"]
+}
+
 // Verify returns Report.
 func (f *Fake) Verify(context.Context, string) (daemon.VerifyReport, error) {
 	f.mu.Lock()
