@@ -242,7 +242,7 @@ func (d Define[C, A]) describe() (Description, *shape, error) {
 		faults = append(faults, err)
 	}
 	if d.Open == nil {
-		faults = append(faults, errors.New("Open is nil"))
+		faults = append(faults, errors.New("it has no Open function"))
 	}
 	if d.Name == "" || len(d.Actions) == 0 {
 		faults = append(faults, errors.New("it needs a name and at least one action"))

@@ -323,7 +323,7 @@ func TestAFaultyDefinitionIsToldByDescribe(t *testing.T) {
 		"read function is nil": func(d *sdk.Define[conf, *shop]) {
 			d.Actions = append(d.Actions, sdk.NewAction("x", sdk.Spec{Read: sdk.StrongRead(sdk.LookupByKey)}, no, nil))
 		},
-		"Open is nil": func(d *sdk.Define[conf, *shop]) { d.Open = nil },
+		"it has no Open function": func(d *sdk.Define[conf, *shop]) { d.Open = nil },
 	} {
 		if _, err := define(edit).Describe(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
@@ -350,7 +350,7 @@ func TestSilenceIsUnknown(t *testing.T) {
 }
 
 // fencingShop has the optional methods.
-type fencingShop struct{ shop }
+type fencingShop struct{}
 
 func (*fencingShop) Fence(context.Context, sdk.FenceRequest) (sdk.FenceResponse, error) {
 	return sdk.FenceResponse{Fenced: &sdk.ObjectRef{ID: "void"}}, nil

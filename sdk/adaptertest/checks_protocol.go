@@ -268,7 +268,7 @@ func badConfig(k *kit) error {
 		out, err := k.configure(c, []byte(doc), k.plan.Secrets)
 		c.kill()
 		if err != nil {
-			return fmt.Errorf("Configure must answer with diagnostics, not fail: %w", err)
+			return fmt.Errorf("the method Configure must answer with diagnostics, not fail: %w", err)
 		}
 		if err := pointed(out.Diagnostics, b.Pointer); err != nil {
 			return fmt.Errorf("the configuration %.120s: %w", doc, err)
@@ -365,10 +365,10 @@ func unknownFields(k *kit) error {
 	d.ProtoReflect().SetUnknown(later)
 	s.ProtoReflect().SetUnknown(later)
 	if _, err := c.raw.Describe(ctx, d); err != nil {
-		return fmt.Errorf("Describe fails on a field that it does not know: %w", err)
+		return fmt.Errorf("the method Describe fails on a field that it does not know: %w", err)
 	}
 	if _, err := c.raw.Check(ctx, s); err != nil {
-		return fmt.Errorf("Check fails on a field that it does not know: %w", err)
+		return fmt.Errorf("the method Check fails on a field that it does not know: %w", err)
 	}
 	return nil
 }

@@ -144,7 +144,6 @@ func define(mode string) sdk.Adapter {
 type world struct {
 	mu     sync.Mutex
 	rows   []listed
-	made   map[string]int
 	n      int
 	hidden bool
 }
