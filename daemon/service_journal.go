@@ -11,3 +11,9 @@ type VerifyReport struct {
 
 // JournalStats are numbers about the journal, by name.
 type JournalStats map[string]any
+
+// PruneReport says what the retention rules let go.
+type PruneReport struct {
+	Effects  int64 // whole effects; their keys stay in the ledger
+	Payloads int64 // payloads and evidence bodies; their digests stay
+}

@@ -17,9 +17,10 @@ import (
 // Prune removes what the retention rules let go: payloads first, then evidence,
 // then rows. Never anything open or in review, nor what a person acted on
 // within the same time; keys stay in the ledger for ever.
-func (d *Daemon) Prune(ctx context.Context) (sqlite.PruneReport, error) {
+func (d *Daemon) Prune(ctx context.Context) (PruneReport, error) {
 	at, keep := now(), d.settings.Load().Journal
-	return d.db.Prune(ctx, at.Add(-keep.Keep), at.Add(-keep.KeepPayload))
+	r, err := d.db.Prune(ctx, at.Add(-keep.Keep), at.Add(-keep.KeepPayload))
+	return PruneReport(r), err
 }
 
 func (j *job) prune(ctx context.Context) error {

@@ -243,6 +243,15 @@ func (a *api) checkJournal(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, verify(rep))
 }
 
+func (a *api) prune(w http.ResponseWriter, r *http.Request) {
+	rep, err := a.svc.Prune(r.Context())
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, client.PruneReport{Effects: rep.Effects, Payloads: rep.Payloads})
+}
+
 // RestoreConfirmation is a person's word that ends the hold of a restore.
 type RestoreConfirmation struct {
 	OldDaemonDeadAt time.Time `json:"old_daemon_dead_at"`

@@ -75,6 +75,8 @@ type Keeper interface {
 	// Backup writes to a file that does not exist yet.
 	Backup(ctx context.Context, file string) error
 	Stats(ctx context.Context) (daemon.JournalStats, error)
+	// Prune applies the retention rules now.
+	Prune(ctx context.Context) (daemon.PruneReport, error)
 	// CheckJournal reads the whole journal once; damage is in the report.
 	CheckJournal(ctx context.Context) (daemon.VerifyReport, error)
 	// ConfirmRestore takes a person's word for when the old daemon was surely dead, and enables dispatch.

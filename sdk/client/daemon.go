@@ -71,6 +71,19 @@ func (c *Client) CheckJournal(ctx context.Context) (VerifyReport, error) {
 	return r, err
 }
 
+// PruneReport says what the retention rules let go.
+type PruneReport struct {
+	Effects  int64 `json:"effects"`  // whole effects; their keys stay
+	Payloads int64 `json:"payloads"` // payloads and evidence bodies; their digests stay
+}
+
+// Prune applies the retention rules now.
+func (c *Client) Prune(ctx context.Context) (PruneReport, error) {
+	var r PruneReport
+	err := c.call(ctx, http.MethodPost, "/v1/journal/prune", nil, nil, nil, &r)
+	return r, err
+}
+
 // ConfirmRestore says, after a restore, when the old daemon was surely dead.
 // The grace of what was restored starts there, and dispatch is on again.
 func (c *Client) ConfirmRestore(ctx context.Context, oldDaemonDeadAt time.Time, because string) (Status, error) {

@@ -514,6 +514,13 @@ func (f *Fake) Verify(context.Context, string) (daemon.VerifyReport, error) {
 	return f.Report, f.errs["Verify"]
 }
 
+// Prune removes two effects and three payloads.
+func (f *Fake) Prune(context.Context) (daemon.PruneReport, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return daemon.PruneReport{Effects: 2, Payloads: 3}, f.errs["Prune"]
+}
+
 // CheckJournal finds what Verify finds.
 func (f *Fake) CheckJournal(ctx context.Context) (daemon.VerifyReport, error) {
 	return f.Verify(ctx, "")

@@ -27,7 +27,7 @@ func (a *App) journalCmd() *cobra.Command {
 	})
 	g := group("journal", "The journal, with the daemon running or not", verify, backup, stats,
 		a.checkJournalCmd(), a.restoreCmd(), a.confirmRestoreCmd(), a.sqlCmd(), a.migrateCmd())
-	g.AddCommand(notBuilt("prune"))
+	g.AddCommand(a.pruneCmd())
 	return g
 }
 
