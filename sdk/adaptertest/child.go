@@ -145,6 +145,7 @@ func (c *child) shake(first <-chan string, begun time.Time, k *kit) error {
 	if err != nil {
 		return err
 	}
+	c.listen(conn)
 	recorded := &recorder{ClientConnInterface: conn, k: k}
 	c.conn, c.raw = conn, pb.NewAdapterClient(recorded)
 	c.Client = wire.NewClient(recorded, wire.ClientOptions{Dead: c.done, Violation: func(method, what string) {
@@ -153,6 +154,25 @@ func (c *child) shake(first <-chan string, begun time.Time, k *kit) error {
 		c.violations = append(c.violations, method+": "+what)
 	}})
 	return nil
+}
+
+// listen keeps what a Go adapter prints after its handshake: go-plugin moves
+// os.Stdout and os.Stderr into a stream of its own. The messages are kept as they
+// are on the wire, in which the text stands as it is. It ends with the connection.
+func (c *child) listen(conn *grpc.ClientConn) {
+	go func() {
+		s, err := conn.NewStream(context.Background(), &grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
+		if err != nil || s.SendMsg(&emptypb.Empty{}) != nil || s.CloseSend() != nil {
+			return
+		}
+		for {
+			m := &emptypb.Empty{} // every field of the message is unknown to it, and kept
+			if s.RecvMsg(m) != nil {
+				return // also when the adapter is not in Go and has no such stream
+			}
+			_, _ = c.stderr.Write(m.ProtoReflect().GetUnknown())
+		}
+	}()
 }
 
 func (c *child) breaches() []string {

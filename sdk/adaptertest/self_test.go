@@ -37,6 +37,13 @@ var mistakes = map[string]string{
 	"guesses":            "21 23 41 42",
 	"never-compares":     "22",
 	"no-pointers":        "22",
+	"higher-limit":       "25",
+	"rounds":             "26",
+	"undoes-nothing":     "28",
+	"logs-secret":        "51",
+	"leaks-files":        "52",
+	"forgets-old":        "56",
+	"panics":             "12",
 	"eventual-liar":      "44",
 }
 

@@ -2,8 +2,12 @@ package adaptertest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +20,8 @@ type wrongAdapter struct {
 	mode  string
 	conf  sdk.Configuration
 	calls atomic.Int64
+	mu    sync.Mutex
+	kept  []*os.File // what leaks; guarded by mu
 }
 
 func wrong(mode string) sdk.Adapter { return &wrongAdapter{Adapter: define(mode), mode: mode} }
@@ -33,6 +39,8 @@ func (w *wrongAdapter) Describe(ctx context.Context) (sdk.Description, error) {
 		d.ConfigSchema = []byte(strings.ReplaceAll(string(d.ConfigSchema), `"writeOnly":true`, `"writeOnly":false`))
 	case "returns-first":
 		actions[0].Idempotency.SameKeyOtherPayload = sdk.MismatchReturnsFirst
+	case "higher-limit":
+		actions[0].Limits.MaxPayload = 2048 // and 4096 are taken
 	case "eventual-liar":
 		lag := time.Second
 		actions[0].Read.Authority, actions[0].Read.MaxLag = sdk.Eventual, &lag
@@ -69,6 +77,22 @@ func (w *wrongAdapter) Dispatch(ctx context.Context, r sdk.DispatchRequest) (sdk
 		if w.calls.Load() > 0 && op.Attempt == 1 && w.conf.Destination == op.Key {
 			return sdk.Response{Outcome: sdk.Reject(sdk.ReasonValidation, "again", "rejected before")}, nil
 		}
+	case "rounds":
+		op.Payload = []byte(strings.ReplaceAll(string(op.Payload), "9007199254740993", "9007199254740992"))
+	case "logs-secret":
+		fmt.Fprintln(os.Stderr, "Authorization: Bearer "+w.conf.Secrets["token"])
+	case "leaks-files":
+		f, err := os.Open("/dev/null")
+		if err != nil {
+			return sdk.Response{}, err
+		}
+		w.mu.Lock()
+		w.kept = append(w.kept, f)
+		w.mu.Unlock()
+	case "panics":
+		if strings.Contains(string(op.Payload), "Ada 3\"") { // the operation of check 12
+			panic("no such customer")
+		}
 	case "drops-precondition":
 		r.ExpectedRevision = ""
 	case "naive":
@@ -85,11 +109,8 @@ func (w *wrongAdapter) Dispatch(ctx context.Context, r sdk.DispatchRequest) (sdk
 func (w *wrongAdapter) twist(ctx context.Context, r sdk.DispatchRequest, out sdk.Response) sdk.Response {
 	switch o := out.Outcome.(type) {
 	case *sdk.Committed:
-		switch w.mode {
-		case "wrong-object":
+		if w.mode == "wrong-object" {
 			o.Object.ID = "another"
-		case "talks":
-			out.Evidence = []sdk.Evidence{{Kind: "debug", Summary: "sent with " + w.conf.Secrets["token"][:len(goodToken)-1] + "s"}}
 		}
 	case *sdk.Unknown:
 		switch w.mode {
@@ -156,6 +177,9 @@ func (w *wrongAdapter) naive(ctx context.Context, r sdk.DispatchRequest) (sdk.Re
 func (w *wrongAdapter) Read(ctx context.Context, r sdk.ReadRequest) (sdk.ReadResponse, error) {
 	if w.mode == "read-writes" {
 		_, _ = w.Adapter.Dispatch(ctx, sdk.DispatchRequest{Operation: r.Operation})
+	}
+	if w.mode == "forgets-old" && strings.Contains(string(r.Operation.Payload), `"gone"`) {
+		return sdk.ReadResponse{}, errors.New("unknown property gone")
 	}
 	out, err := w.Adapter.Read(ctx, r)
 	_, none := out.Finding.(*sdk.NoneSeen)
