@@ -117,6 +117,7 @@ func (a *App) root() *cobra.Command {
 		a.reviewCmd(), a.decideCmd(), a.holdCmd(), a.releaseCmd(), a.sweepCmd(), a.scheduleCmd(),
 		a.destinationCmd(), a.statusCmd(), a.drainCmd(), a.reloadCmd(), a.journalCmd(), a.versionCmd(),
 	)
+	root.SetHelpCommand(a.helpCmd())
 	root.AddCommand(a.laterCmds()...)
 	for _, l := range a.Local {
 		root.AddCommand(localCmd(l))
