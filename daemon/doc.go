@@ -16,7 +16,9 @@
 //	submit.go     intent, authority and, with a free slot, the `sent` row: one commit
 //	dispatch.go   due → Prepare → write gate → COMMIT → call → answer recorded
 //	reconcile.go  due → lease → read → verdict, evidence and phase recorded
-//	sweep.go      a schedule brings the reads of one destination forward
+//	job.go        one run of a schedule, resumable: sweep.go, audit.go, upkeep.go
+//	settle.go     a fence or a replay, where opted in
+//	hook.go       a signed message of the destination: evidence, then what it means
 //	review.go     a person decides
 //	recover.go    what an earlier daemon left half-way
 //

@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/settled-dev/settled/daemon/daemontest"
 	"github.com/settled-dev/settled/journal"
 	"github.com/settled-dev/settled/journal/sqlite"
+	"github.com/settled-dev/settled/schedules"
 )
 
 // notes lists the reasons of all lines of a kind in the chain.
@@ -46,4 +48,25 @@ func ahead(t *testing.T, db *sqlite.DB, schedule string, at time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestSchedulesTellWhatAChangeOfClocksDoes(t *testing.T) {
+	const nightly = `
+[schedules.nightly]
+do = "verify"
+cron = "30 2 * * *"
+timezone = "America/New_York"
+`
+	story(t, nightly, func(t *testing.T, r *daemontest.Rig) {
+		run := r.Start()
+		defer stop(t, run)
+		list, err := run.Schedules(t.Context())
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		h := list[0].Hazards
+		if len(h) != 1 || h[0].Wall != "2000-04-02 02:30" || h[0].Kind != schedules.Skipped || len(h[0].Runs) != 1 {
+			t.Errorf("hazards %+v", h)
+		}
+	})
 }

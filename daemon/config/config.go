@@ -266,7 +266,9 @@ type Grace struct {
 	AckDeadline time.Duration `toml:"ack_deadline" json:"ack_deadline"`
 	// VerifyDeadline is how long a postcondition may stay pending. Default 10m.
 	VerifyDeadline time.Duration `toml:"verify_deadline" json:"verify_deadline"`
-	// Settle is read, fence or replay. Default read; the others are not built yet.
+	// Settle is read, fence or replay. Default read. Fence needs an adapter that
+	// offers it, replay a destination that answers a known key with its first
+	// response; where either cannot be had, it is read instead.
 	Settle string `toml:"settle" json:"settle" oneof:"read|fence|replay"`
 }
 
