@@ -179,6 +179,9 @@ func (m *modelRun) event(e journal.Effect) journal.Event {
 	class := rapid.SampledFrom([]journal.AnswerClass{
 		journal.AnswerCommitted, journal.AnswerAccepted, journal.AnswerRejected, journal.AnswerNotExecuted, journal.AnswerNotSent, journal.AnswerUnknown,
 	}).Draw(t, "class")
+	if on := m.onward(e.Phase, last, class, send); len(on) > 0 && rapid.IntRange(0, 2).Draw(t, "onward") > 0 {
+		return rapid.SampledFrom(on).Draw(t, "event")
+	}
 	return rapid.SampledFrom([]journal.Event{
 		grant(m.now), send, send, grant(m.now), send,
 		journal.Answer{Attempt: last, Class: class, At: m.now, ObjectID: "T-1", Handle: "op-1", Cause: "timeout", Reason: "validation"},
@@ -205,6 +208,26 @@ func (m *modelRun) event(e journal.Effect) journal.Event {
 			journal.DecideClaim, journal.DecideHappened, journal.DecideAbandon, journal.DecideRead, journal.DecideKeepWaiting, journal.DecideClose,
 		}).Draw(t, "decision"), Object: "T-1", Evidence: "sha256:e", LookedAt: m.now, Until: m.now.Add(time.Hour), Residual: "none"},
 	}).Draw(t, "event")
+}
+
+// onward lists events that lead on from a phase, so that histories get far.
+func (m *modelRun) onward(p journal.Phase, last string, class journal.AnswerClass, send journal.Event) []journal.Event {
+	answer := journal.Answer{Attempt: last, Class: class, At: m.now, ObjectID: "T-1", Handle: "op-1", Cause: "timeout", Reason: "validation"}
+	switch p {
+	case journal.Prepared:
+		return []journal.Event{grant(m.now)}
+	case journal.Authorized:
+		return []journal.Event{send}
+	case journal.Dispatching:
+		return []journal.Event{answer, answer, journal.Lost{Attempt: last, DeadAt: m.now, Cause: "crash"}}
+	case journal.Unknown:
+		return []journal.Event{journal.ReadBegin{Lease: time.Minute}, journal.Escalate{Reason: "nobody knows"}}
+	case journal.Reconciling, journal.Verifying, journal.Acknowledged:
+		return []journal.Event{m.reading()}
+	case journal.ConfirmedAbsent:
+		return []journal.Event{journal.Resend{}, journal.GiveUp{Reason: "enough"}}
+	}
+	return nil
 }
 
 func (m *modelRun) reading() journal.ReadDone {

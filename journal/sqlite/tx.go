@@ -93,6 +93,7 @@ func (tx *Tx) undo() error {
 	}
 	tx.db.putBack(tx.before)
 	tx.delta, tx.lines = nil, nil
+	tx.order, tx.byKey, tx.notes = nil, nil, nil // nothing of it is in the file, so nothing may be kept at hand
 	if tx.terms {
 		if err := tx.db.reloadTerms(context.Background()); err != nil {
 			return err
@@ -107,7 +108,6 @@ func (tx *Tx) undo() error {
 	if len(tx.facts) == 0 {
 		return nil
 	}
-	tx.order, tx.byKey, tx.notes = nil, nil, nil
 	if err := tx.begin(); err != nil {
 		return err
 	}

@@ -46,6 +46,24 @@ func TestAnEffectInFlightIsKeptAtHandAsItStandsInTheFile(t *testing.T) {
 				t.Fatalf("write gave %v", err)
 			}
 		}, true},
+		{"an operation that failed after it had stored evidence", func(db *DB, key string) {
+			boom := errors.New("boom")
+			err := db.Write(ctx, func(tx *Tx) error {
+				if _, err := tx.PutEvidence(key, journal.Evidence{At: now, Source: journal.FromAdapter, Kind: "dispatch"}); err != nil {
+					return err
+				}
+				if _, err := submitSent(tx, "ticket:2:create:v1", now); err != nil {
+					return err
+				}
+				return boom
+			})
+			if !errors.Is(err, boom) {
+				t.Fatalf("write gave %v", err)
+			}
+			if w, ok := db.warm["ticket:2:create:v1"]; ok {
+				t.Errorf("an effect that was undone is at hand as %s", w.e.Phase)
+			}
+		}, true},
 		{"its answer", func(db *DB, key string) {
 			write(t, db, func(tx *Tx) (journal.Effect, error) { return answer(tx, key, now) })
 		}, false},
