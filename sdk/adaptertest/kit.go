@@ -210,10 +210,11 @@ func firstLine(r io.Reader) string {
 	return string(line)
 }
 
-// environment is what the adapter and the destination see of ours: as under the daemon.
+// environment is what the adapter and the destination see of ours: as under the
+// daemon, and how a build with the race detector is to behave.
 func (k *kit) environment() []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "GORACE"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}

@@ -68,14 +68,14 @@ func TestEveryFaultDoesWhatItSaysAndTheLedgerTells(t *testing.T) {
 		{Fault{Kind: Double}, 2, "200 2 /x hello", true, true},
 	} {
 		p, n := behind(t, Config{})
-		hooked := false
-		c.f.Hook = func() { hooked = true }
+		var hooked atomic.Bool
+		c.f.Hook = func() { hooked.Store(true) }
 		p.Inject(c.f)
 		got, err := write(t, sdk.HTTPOptions{}, p.URL()+"/x")
 		if got != c.answer || (err == nil) != (c.answer != "") {
 			t.Errorf("%s: %q %v", c.f.Kind, got, err)
 		}
-		if !hooked {
+		if !hooked.Load() {
 			t.Errorf("%s: no hook", c.f.Kind)
 		}
 		l := p.Ledger()
