@@ -98,7 +98,23 @@ func (d *Daemon) Metrics(w io.Writer) error {
 	p.line("settled_dispatch_enabled", boolFloat(d.whyNoDispatch(ctx) == ""))
 	p.head("settled_config_reload_ok", "gauge", "0 = the last reload was refused and the configuration before it is kept.")
 	p.line("settled_config_reload_ok", boolFloat(d.reloadOK()))
+	if err := d.sweepMetrics(ctx, p); err != nil {
+		return err
+	}
 	return d.journalMetrics(ctx, p)
+}
+
+// sweepMetrics says when each schedule last ended well; 0 = never yet.
+func (d *Daemon) sweepMetrics(ctx context.Context, p *promText) error {
+	list, err := d.Schedules(ctx)
+	if err != nil {
+		return err
+	}
+	p.head("settled_sweep_last_ok_timestamp_seconds", "gauge", "When a schedule last ended well; 0 = never.")
+	for _, s := range list {
+		p.line("settled_sweep_last_ok_timestamp_seconds", unixOrZero(s.LastOK), "schedule", s.Name)
+	}
+	return nil
 }
 
 func (d *Daemon) journalMetrics(ctx context.Context, p *promText) error {
@@ -112,6 +128,8 @@ func (d *Daemon) journalMetrics(ctx context.Context, p *promText) error {
 	p.line("settled_journal_commits_total", float64(st.Commits))
 	p.head("settled_journal_ops_total", "counter", "Operations committed.")
 	p.line("settled_journal_ops_total", float64(st.Ops))
+	p.head("settled_journal_errors_total", "counter", "Transactions that were not committed.")
+	p.line("settled_journal_errors_total", float64(st.Failed), "code", "not_committed")
 	p.head("settled_journal_commit_seconds_sum", "counter", "Time spent in COMMIT.")
 	p.line("settled_journal_commit_seconds_sum", st.CommitTotal.Seconds())
 	return p.err

@@ -8,10 +8,9 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-/var/tmp/settled-nspawn}
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 mkdir -p "$work"
 if [ ! -e "$work/root.done" ]; then
-	debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,curl bookworm "$work/root" "$mirror"
+	debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,curl bookworm "$work/root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
 	touch "$work/root.done"
 fi
 for v in 0.1.0 0.1.1; do
