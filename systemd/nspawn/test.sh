@@ -9,9 +9,9 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-/var/tmp/settled-nspawn}
 mkdir -p "$work"
-if [ ! -e "$work/root.done" ]; then
-	debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,curl bookworm "$work/root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
-	touch "$work/root.done"
+if [ ! -e "$work/base.done" ]; then
+	debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,curl bookworm "$work/base" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
+	touch "$work/base.done"
 fi
 for v in 0.1.0 0.1.1; do
 	"$here/../packaging/build.sh" "$v" "$work/packages"
@@ -19,10 +19,10 @@ done
 
 run=$(mktemp -d "$work/run.XXXXXX")
 trap 'rm -rf "$run"' EXIT
-cp -a --reflink=auto "$work/root" "$run/root"
+cp -a --reflink=auto "$work/base" "$run/tree"
 mkdir "$run/test"
 cp "$here/inside.sh" "$work"/packages/settled_0.1.[01]_*.deb "$run/test/"
-cat >"$run/root/etc/systemd/system/inside.service" <<'UNIT'
+cat >"$run/tree/etc/systemd/system/inside.service" <<'UNIT'
 [Unit]
 After=multi-user.target
 SuccessAction=poweroff-force
@@ -34,11 +34,11 @@ StandardOutput=file:/test/log
 StandardError=inherit
 TimeoutStartSec=10min
 UNIT
-mkdir -p "$run/root/etc/systemd/system/default.target.wants"
-ln -sf /etc/systemd/system/inside.service "$run/root/etc/systemd/system/default.target.wants/inside.service"
-rm -f "$run/root/etc/machine-id" && touch "$run/root/etc/machine-id"
+mkdir -p "$run/tree/etc/systemd/system/default.target.wants"
+ln -sf /etc/systemd/system/inside.service "$run/tree/etc/systemd/system/default.target.wants/inside.service"
+rm -f "$run/tree/etc/machine-id" && touch "$run/tree/etc/machine-id"
 
-timeout 280 systemd-nspawn --quiet --register=no --keep-unit --boot --directory="$run/root" \
+timeout 280 systemd-nspawn --quiet --register=no --keep-unit --boot --directory="$run/tree" \
 	--machine=settled-test --bind="$run/test:/test" >"$run/console" 2>&1 </dev/null || true
 cat "$run/test/log" 2>/dev/null || tail -n 40 "$run/console"
 grep -q '^ALL WELL$' "$run/test/log"
