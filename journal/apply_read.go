@@ -1,151 +1,6 @@
 package journal
 
-import (
-	"time"
-
-	"github.com/settled-dev/settled/journal/mutant"
-)
-
-func (ev Overdue) apply(b *builder) error {
-	switch {
-	case b.from.Phase == Acknowledged && !b.env.Now.Before(b.e.Ack.Deadline):
-		return b.doubtAgain(13, "ack_deadline", "the result that the destination promised by "+clock(b.e.Ack.Deadline))
-	case b.from.Phase == Verifying && !b.env.Now.Before(b.e.Verify.Deadline):
-		return b.doubtAgain(16, "verify_deadline", "a read that shows the object and its postcondition")
-	}
-	return b.illegal("no deadline of this phase has passed")
-}
-
-// doubtAgain goes back to unknown from a phase that had hope.
-func (b *builder) doubtAgain(n int, cause, missing string) error {
-	last := b.e.Phase
-	if err := b.move(n, Unknown); err != nil {
-		return err
-	}
-	b.why(cause)
-	b.beginDoubt(doubting{cause: cause, missing: missing, last: last})
-	return b.orPerson()
-}
-
-func (ev ReadBegin) apply(b *builder) error {
-	n := 18
-	switch b.from.Phase {
-	case Unknown:
-	case NeedsHuman:
-		n = 28
-		if !b.env.Policy.HasRead {
-			return b.illegal("no authoritative read exists for this operation")
-		}
-	default:
-		return b.illegal("no lease is needed to read in this phase")
-	}
-	d := b.e.Doubt
-	if d == nil { // a person asks to read what was contradicted
-		d = &Doubt{Since: b.env.Now, ReadsFrom: b.env.Now, Cause: "read again", LastTransition: b.e.Phase, ResolveBy: b.env.Now.Add(b.env.Policy.ReconcileBudget)}
-		d.SettleNotBefore, _ = SettleNotBefore(b.e, b.env.Policy)
-		b.e.Doubt = d
-	}
-	d.Taken = d.Taken || n == 28
-	if err := b.move(n, Reconciling); err != nil {
-		return err
-	}
-	b.e.Doubt.LeaseUntil = b.env.Now.Add(ev.Lease)
-	return nil
-}
-
-func (ev LeaseEnd) apply(b *builder) error {
-	if b.from.Phase != Reconciling {
-		return b.illegal("")
-	}
-	if a := b.e.Last(); a != nil && a.Replay && a.State == AttemptSent { // the lease was that of a replay
-		b.touch(len(b.e.Attempts) - 1)
-		return b.replayed(a, Answer{Attempt: a.ID, Class: AnswerUnknown, At: b.env.Now, Open: true, Cause: "timeout"})
-	}
-	return b.backToDoubt("the read was not recorded before its lease ended", nil)
-}
-
-// backToDoubt is 19, or 22 when a person has the effect already or the budget is spent.
-func (b *builder) backToDoubt(why string, seen []Match) error {
-	d := b.e.Doubt
-	d.LeaseUntil = time.Time{}
-	over := !b.env.Now.Before(d.ResolveBy) // 22 wins over 19
-	if d.Taken || over {
-		if err := b.move(22, NeedsHuman); err != nil {
-			return err
-		}
-		b.why(why)
-		d.Taken = true
-		d.ResolveBy = later(d.ResolveBy, b.env.Now)
-		b.keepReading()
-		if !b.e.Finding.Contradicted() && len(b.e.Attempts) > 0 {
-			b.e.Finding = FindingUnknown
-		}
-		missing := d.Missing
-		if over && len(missing) == 0 {
-			missing = []string{"reads could not settle it within the reconcile budget"}
-		}
-		kind := ReviewAmbiguity
-		if b.e.Finding.Contradicted() {
-			kind = ReviewContradiction
-		}
-		b.openReview(kind, "", missing, seen)
-		return nil
-	}
-	if err := b.move(19, Unknown); err != nil {
-		return err
-	}
-	b.why(why)
-	b.e.Doubt = d
-	d.NextReadAt = nextRead(*d, b.env.Policy, b.env.Now, b.env.Jitter)
-	return nil
-}
-
-// keepReading leaves the timetable running while a person has the effect, where there is something to read.
-func (b *builder) keepReading() {
-	d := b.e.Doubt
-	d.NextReadAt = time.Time{}
-	if b.env.Policy.HasRead {
-		d.NextReadAt = nextRead(*d, b.env.Policy, b.env.Now, b.env.Jitter)
-	}
-}
-
-func (ev Escalate) apply(b *builder) error {
-	if b.from.Phase != Unknown {
-		return b.illegal("")
-	}
-	return b.escalate(ev.Reason)
-}
-
-func (b *builder) escalate(reason string) error {
-	d := *b.e.Doubt
-	if err := b.move(23, NeedsHuman); err != nil {
-		return err
-	}
-	b.why(reason)
-	d.Taken = true
-	b.e.Doubt = &d
-	b.keepReading()
-	b.e.Finding = FindingUnknown
-	b.openReview(ReviewAmbiguity, "", append([]string{reason}, d.Missing...), nil)
-	return nil
-}
-
-func (ev ReadAgain) apply(b *builder) error {
-	d := b.e.Doubt
-	switch {
-	case b.in(Unknown, NeedsHuman) && d != nil && !d.NextReadAt.IsZero():
-		d.ReadsFrom, d.Reads = b.env.Now, 0
-		b.refreshSettle()
-		d.NextReadAt = earliest(d.NextReadAt, ev.At)
-	case b.from.Phase == Verifying && b.env.Policy.HasRead:
-		b.e.Verify.NextRead = earliest(b.e.Verify.NextRead, later(ev.At, b.env.Now))
-	case b.from.Phase == Acknowledged && b.env.Policy.HasRead:
-		b.e.Ack.NextRead = earliest(b.e.Ack.NextRead, later(ev.At, b.env.Now))
-	default:
-		return b.illegal("nothing is being read")
-	}
-	return nil
-}
+import "time"
 
 // ReadDone is where evidence changes what is known.
 func (ev ReadDone) apply(b *builder) error {
@@ -263,12 +118,6 @@ func (b *builder) readAcknowledged(r Reading, j Judgement) error {
 	return nil
 }
 
-// inPlace lets one handler continue as another event on what is built so far.
-func (b *builder) inPlace() *builder {
-	b.from.Phase = b.e.Phase
-	return b
-}
-
 // endedMayResend walks 13 or 16, 18 and 21 in one transaction: the
 // destination's own record is absence evidence.
 func (b *builder) endedMayResend(n int, r Reading) error {
@@ -279,16 +128,6 @@ func (b *builder) endedMayResend(n int, r Reading) error {
 		return err
 	}
 	return b.absent(21, r.Evidence, "operation_record", r.BegunAt)
-}
-
-func (b *builder) doubtAgainQuietly(n int, cause string) error {
-	last := b.e.Phase
-	if err := b.move(n, Unknown); err != nil {
-		return err
-	}
-	b.why(cause)
-	b.beginDoubt(doubting{cause: cause, missing: cause, last: last})
-	return nil
 }
 
 func (b *builder) readVerifying(r Reading, j Judgement) error {
@@ -488,36 +327,6 @@ func (b *builder) readWrong(r Reading, f Finding, j Judgement) error {
 	return nil
 }
 
-// absent is the proof that nothing happened. Only now may another attempt be thought of.
-func (b *builder) absent(n int, evidence, how string, observed time.Time) error {
-	paused := time.Duration(0)
-	if b.e.Doubt != nil {
-		paused = b.e.Doubt.Paused
-	}
-	if err := b.move(n, ConfirmedAbsent); err != nil {
-		return err
-	}
-	b.about("", evidence)
-	b.e.Finding = FindingAbsent
-	b.rebut(orElse(evidence, how))
-	b.settle(AttemptSettledAbsent, evidence)
-	b.e.Absence = &Absence{
-		Ref: orElse(evidence, how), How: how, ObservedAt: observed, Paused: paused,
-		ValidUntil: observed.Add(b.env.Policy.Grace.AbsenceValid),
-	}
-	b.setOutcome(func(o *Outcome) { *o = Outcome{Version: o.Version} })
-	b.closeReview(DecideDidNotHappen)
-	return nil
-}
-
-// rebut marks older positive evidence as answered. It is kept: after an
-// acceptance no empty read is ever believed.
-func (b *builder) rebut(by string) {
-	if p := b.e.Positive; p.stands() {
-		p.RebuttedAt, p.RebuttedBy = later(b.env.Now, p.At), by
-	}
-}
-
 // readClosed is the audit: evidence against what was closed raises it again.
 func (b *builder) readClosed(r Reading, j Judgement) error {
 	done := b.from.Phase == Succeeded
@@ -543,91 +352,4 @@ func (b *builder) readClosed(r Reading, j Judgement) error {
 		return b.contradict(FindingConflicts, "the object is not there any more", nil, r.Evidence)
 	}
 	return nil
-}
-
-func (ev Resend) apply(b *builder) error {
-	if mutant.UnknownToAuthorized && b.from.Phase == Unknown {
-		b.settle(AttemptSettledAbsent, "mutant")
-		b.rebut("mutant")
-		b.e.Absence = &Absence{Ref: "mutant", How: "mutant", Final: true}
-		return b.resend(true)
-	}
-	if b.from.Phase != ConfirmedAbsent {
-		return b.illegal("")
-	}
-	if ev.HeldBy != "" {
-		return b.illegal("held by " + ev.HeldBy)
-	}
-	return b.resend(b.env.By.Kind == Human)
-}
-
-// resend is transition 24. A person may go past the attempt limits, never past the evidence.
-func (b *builder) resend(byPerson bool) error {
-	if !b.e.Absence.Final && !b.env.Now.Before(b.e.Absence.ValidUntil) {
-		return b.illegal("the evidence of absence has expired")
-	}
-	if why := absenceSpent(b.e, b.env); why != "" && !byPerson {
-		return b.illegal(why)
-	}
-	if !authorityHolds(b.e, b.env) {
-		return b.illegal("the authority has expired; a new one is needed")
-	}
-	if b.e.MayHaveBeenSent() {
-		return b.illegal("an attempt is not settled")
-	}
-	if b.e.Positive.stands() {
-		return b.illegal("there is evidence that it happened (" + b.e.Positive.What + ")")
-	}
-	absence := b.e.Absence
-	if err := b.move(24, Authorized); err != nil {
-		return err
-	}
-	b.e.Absence = absence
-	b.e.NextSend = b.env.Now.Add(Backoff(b.env.Policy.Retry, b.e.Budget.Attempts, b.env.Jitter))
-	b.e.Budget.ElapsedFrom, b.e.Budget.Paused = time.Time{}, 0
-	if byPerson {
-		b.e.Budget = Budget{}
-	}
-	return nil
-}
-
-func (ev GiveUp) apply(b *builder) error {
-	if b.from.Phase != ConfirmedAbsent {
-		return b.illegal("")
-	}
-	return b.fail(25, orElse(ev.Reason, "absent, and no attempt left"), true, "")
-}
-
-func (ev DoubtAbsence) apply(b *builder) error {
-	if !b.in(ConfirmedAbsent, Prepared, Authorized) {
-		return b.illegal("")
-	}
-	if b.e.lastSettled() == nil {
-		return b.illegal("there is no absence to doubt")
-	}
-	last, paused := b.e.Phase, time.Duration(0)
-	if b.e.Absence != nil {
-		paused = b.e.Absence.Paused
-	}
-	b.reopenAbsent()
-	if err := b.move(26, Unknown); err != nil {
-		return err
-	}
-	b.why(ev.Reason)
-	b.e.WaitingFor = ""
-	b.beginDoubt(doubting{
-		cause: "absence_expired", missing: orElse(ev.Reason, "fresh evidence of absence"), readNow: true, last: last, paused: paused,
-	})
-	return b.orPerson()
-}
-
-// reopenAbsent takes back what absence had settled: those calls are in doubt
-// again. What had released them stays noted.
-func (b *builder) reopenAbsent() {
-	for i := range b.e.Attempts {
-		if b.e.Attempts[i].State == AttemptSettledAbsent {
-			b.touch(i)
-			b.e.Attempts[i].State = AttemptTimedOut
-		}
-	}
 }
