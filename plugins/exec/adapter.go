@@ -192,18 +192,27 @@ func (s *state) run(ctx context.Context, argv []string, c call) (result, error) 
 	return run(ctx, argv, environment(c.Operation), s.dir, append(stdin, '\n'))
 }
 
-// environment is an allow-list and the three facts a shell script needs most.
-// Secrets are never in it.
+// runMark is the host's mark of every process of one run of this adapter. A
+// command has its own process group, so that where no cgroup can be made the
+// mark alone tells the host that a command has outlived the adapter.
+const runMark = "SETTLED_ADAPTER_RUN"
+
+// attemptMark names the attempt to the command, and tells what of the command
+// left its group.
+const attemptMark = "SETTLED_ATTEMPT"
+
+// environment is an allow-list, the host's mark and the three facts a shell
+// script needs most. Secrets are never in it.
 func environment(o *callOperation) []string {
 	var env []string
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
-		if slices.Contains([]string{"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"}, name) {
+		if slices.Contains([]string{"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", runMark}, name) {
 			env = append(env, pair)
 		}
 	}
 	if o != nil {
-		env = append(env, "SETTLED_KEY="+o.Key, "SETTLED_DIGEST="+o.Digest, "SETTLED_ATTEMPT="+o.AttemptID)
+		env = append(env, "SETTLED_KEY="+o.Key, "SETTLED_DIGEST="+o.Digest, attemptMark+"="+o.AttemptID)
 	}
 	return env
 }

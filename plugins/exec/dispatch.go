@@ -54,7 +54,23 @@ func (a *Adapter) Dispatch(ctx context.Context, r sdk.DispatchRequest) (sdk.Resp
 	if err != nil {
 		return sdk.Response{Outcome: &sdk.NotExecuted{Basis: sdk.BasisNotSent, Message: s.text("the command was not started: "+err.Error(), 512)}}, nil
 	}
-	return s.conclude(r.Operation, undo, argv, res), nil
+	response := s.conclude(r.Operation, undo, argv, res)
+	if !executed(response.Outcome) && !killMarked(attemptMark+"="+r.Operation.AttemptID) {
+		res.undead = true
+		response = s.conclude(r.Operation, undo, argv, res)
+	}
+	return response, nil
+}
+
+// executed outcomes leave nothing to fear from a process that left the group:
+// the effect is there. After any other it could still bring it about, and a
+// second attempt would then be a second effect.
+func executed(o sdk.Outcome) bool {
+	switch o.(type) {
+	case *sdk.Committed, *sdk.Accepted:
+		return true
+	}
+	return false
 }
 
 func snapshotOf(baseline []byte) json.RawMessage {

@@ -9,8 +9,9 @@
 // than unknown. A signal and the time limit are unknown whatever was printed.
 // The command runs in its own process group; before an answer is given the
 // group is killed and known to be dead, so that nothing of it can still act.
-// (A command that leaves its group with setsid escapes this; the daemon's cgroup
-// holds it.) Secrets are on standard input only, never in arguments or
+// After any answer but done and accepted that holds for what left the group with
+// setsid too, found by the SETTLED_ATTEMPT in its environment. (What leaves the
+// group and empties its environment escapes this; the daemon's cgroup holds it.) Secrets are on standard input only, never in arguments or
 // environment.
 //
 // A Read counts only with a whole JSON answer that has items; objects whose key
@@ -24,5 +25,6 @@
 // # State
 //
 // Nothing is kept between calls. A crash of the adapter leaves a running command
-// to the cgroup and the parent-death handling of the host.
+// to the host, which finds it by its cgroup or by the mark of the adapter's run
+// in its environment.
 package exec
