@@ -70,8 +70,16 @@ func (s *state) ask(ctx context.Context, op *operation, r sdk.ReadRequest) (read
 		return answer, evidence, err
 	case answer.Items == nil:
 		return answer, evidence, fmt.Errorf("the answer has no items %s", answer.Message)
+	case answer.Postcondition != "" && postconditions()[answer.Postcondition] == sdk.PostconditionUnspecified:
+		return answer, evidence, fmt.Errorf("the answer has the postcondition %q; it must be holds, fails or pending", s.text(answer.Postcondition, 64))
 	}
 	return answer, evidence, nil
+}
+
+// postconditions are the words for one. Another word must not pass for silence,
+// because silence lets a match succeed.
+func postconditions() map[string]sdk.PostconditionState {
+	return map[string]sdk.PostconditionState{"holds": sdk.PostconditionHolds, "fails": sdk.PostconditionFails, "pending": sdk.PostconditionPending}
 }
 
 // view takes over what the command says of its own sight. What it does not say
@@ -98,9 +106,8 @@ func (s *state) view(op *operation, r sdk.ReadRequest, answer reading, begun tim
 		response.Coverage = sdk.CoveragePermissionLimited
 	}
 	response.View = view
-	states := map[string]sdk.PostconditionState{"holds": sdk.PostconditionHolds, "fails": sdk.PostconditionFails, "pending": sdk.PostconditionPending}
 	if answer.Postcondition != "" {
-		response.Postcondition.State = states[answer.Postcondition]
+		response.Postcondition.State = postconditions()[answer.Postcondition]
 		response.Postcondition.Seen = s.text("the command says: "+answer.Postcondition, 256)
 	}
 }

@@ -97,12 +97,26 @@ type readItem struct {
 }
 
 func (i *readItem) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '{' {
+		if err := decode.Spelt(b, "object_id", "key", "digest", "account", "created_at", "state", "missing"); err != nil {
+			return err
+		}
+	}
 	type plain readItem
 	if err := json.Unmarshal(b, (*plain)(i)); err != nil {
 		return err
 	}
 	i.raw = bytes.Clone(b)
 	return nil
+}
+
+// names are the fields of an answer, as they must be written.
+func (*written) names() []string {
+	return []string{"outcome", "reason", "object_id", "provider_request_id", "retry_after", "message", "evidence"}
+}
+
+func (*reading) names() []string {
+	return []string{"items", "complete", "visible", "as_of", "scanned_from", "postcondition", "message", "evidence"}
 }
 
 // answered reports whether out is exactly one JSON object, and reads it into v.
@@ -119,7 +133,15 @@ func answered(out []byte, v any) (isJSON bool, err error) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return true, errors.New("the answer is JSON but no object")
 	}
-	if err := json.Unmarshal(raw, v); err != nil {
+	raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
+	err = decode.Unambiguous(raw)
+	if named, ok := v.(interface{ names() []string }); ok && err == nil {
+		err = decode.Spelt(raw, named.names()...)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, v)
+	}
+	if err != nil {
 		return true, fmt.Errorf("the answer has another form: %w", err)
 	}
 	return true, nil
