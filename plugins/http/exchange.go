@@ -14,6 +14,7 @@ import (
 
 	nethttp "net/http"
 
+	"github.com/settled-dev/settled/plugins/internal/decode"
 	"github.com/settled-dev/settled/sdk"
 )
 
@@ -184,10 +185,16 @@ func bodyValue(r *sdk.HTTPResponse) (any, error) {
 	}
 	if declared || trimmed[0] == '{' || trimmed[0] == '[' {
 		v, err := parseJSON(trimmed)
+		ambiguous := error(nil)
 		if err == nil {
-			return v, nil
+			ambiguous = decode.Unambiguous(trimmed)
 		}
-		if declared {
+		switch {
+		case ambiguous != nil: // it is JSON, and says two things
+			return text, fmt.Errorf("the body cannot be relied on: %w", ambiguous)
+		case err == nil:
+			return v, nil
+		case declared:
 			return text, fmt.Errorf("the body is not JSON: %w", err)
 		}
 	}
@@ -204,8 +211,16 @@ func (s *state) get(ctx context.Context, r request, sc scope) (*answer, sdk.HTTP
 	if err != nil {
 		return nil, req, err
 	}
+	freshly(req)
 	a, err := s.fetch(ctx, req)
 	return a, req, err
+}
+
+// freshly asks every cache on the way to pass the question on.
+func freshly(r sdk.HTTPRequest) {
+	if r.Header.Get("Cache-Control") == "" {
+		r.Header.Set("Cache-Control", "no-cache")
+	}
 }
 
 func (s *state) fetch(ctx context.Context, req sdk.HTTPRequest) (*answer, error) {

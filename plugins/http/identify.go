@@ -71,7 +71,8 @@ const maxNear = 10
 // rewrote. An object with another marker is another's, however alike.
 func (s *state) near(ctx context.Context, rd *read, r sdk.ReadRequest, it item, marker any) (*sdk.Match, error) {
 	text, isText := marker.(string)
-	lost := marker == nil || (isText && strings.TrimSpace(text) == "")
+	// What is no text is not another's marker either: ours, put into a list or object.
+	lost := !isText || strings.TrimSpace(text) == ""
 	rewritten := isText && !lost && strings.EqualFold(strings.TrimSpace(text), r.Operation.Key)
 	if !lost && !rewritten {
 		return nil, nil

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
+
+	nethttp "net/http"
 
 	"github.com/settled-dev/settled/sdk"
 )
@@ -54,6 +57,7 @@ func (s *state) list(ctx context.Context, r *read, sc scope) (*listing, error) {
 	if err != nil {
 		return nil, err
 	}
+	freshly(req)
 	l := &listing{begun: time.Now(), coverage: sdk.CoverageComplete}
 	sum := sha256.Sum256([]byte(req.Method + " " + pathOf(req.URL) + "\n" + r.items.source + "\n" + string(req.Body)))
 	l.filter = sum[:]
@@ -106,6 +110,9 @@ func (s *state) page(ctx context.Context, r *read, req sdk.HTTPRequest, sc scope
 	if err := a.readable(); err != nil {
 		return a, "", err
 	}
+	if why := a.secondHand(); why != "" {
+		l.truncate(why)
+	}
 	values, err := r.items.runList(ctx, nil, sc)
 	if err != nil {
 		return a, "", fmt.Errorf("items: %w", err)
@@ -134,19 +141,25 @@ func (s *state) nextPage(ctx context.Context, r *read, req sdk.HTTPRequest, a *a
 		}
 		return "", nil
 	}
+	last := func() (string, error) {
+		if hasNextLink(a.Header.Values("Link")) {
+			l.truncate("the answer links to a next page that `next` does not see")
+		}
+		return "", nil
+	}
 	value, err := r.next.run(ctx, nil, sc)
 	if err != nil {
 		return "", fmt.Errorf("next: `%s`: %w", r.next.source, err)
 	}
 	if value == nil {
-		return "", nil
+		return last()
 	}
 	reference, ok := value.(string)
 	if !ok {
 		return "", fmt.Errorf("next: `%s` gives no text", r.next.source)
 	}
 	if reference == "" {
-		return "", nil
+		return last()
 	}
 	from, err := url.Parse(req.URL)
 	if err != nil {
@@ -157,6 +170,22 @@ func (s *state) nextPage(ctx context.Context, r *read, req sdk.HTTPRequest, a *a
 		return "", fmt.Errorf("next: %w", err)
 	}
 	return u.String(), nil
+}
+
+// secondHand says why an answer is not, or not all of, what the destination
+// itself says now; "" when nothing tells so. What it shows exists, what it lacks
+// proves nothing.
+func (a *answer) secondHand() string {
+	age, err := strconv.ParseFloat(strings.TrimSpace(a.Header.Get("Age")), 64)
+	switch {
+	case a.Status == nethttp.StatusPartialContent:
+		return "the answer is a part (206)"
+	case a.Status == nethttp.StatusNonAuthoritativeInfo:
+		return "somebody on the way changed the answer (203)"
+	case err == nil && age > 0:
+		return fmt.Sprintf("the answer comes from a cache and is %v s old", age)
+	}
+	return ""
 }
 
 func hasNextLink(links []string) bool {
