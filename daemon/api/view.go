@@ -134,7 +134,7 @@ func document(b []byte) (doc json.RawMessage, ok bool) {
 	switch {
 	case len(b) == 0:
 		return json.RawMessage("null"), true
-	case json.Valid(b):
+	case json.Valid(b) && utf8.Valid(b): // json.Valid lets any byte into a string
 		return b, true
 	}
 	doc, err := json.Marshal(string(b))

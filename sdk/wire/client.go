@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -173,14 +174,28 @@ func (c *Client) Dispatch(ctx context.Context, req sdk.DispatchRequest) (sdk.Res
 	return out, nil
 }
 
+// An id names an object. One of more than maxID bytes is no name, and cannot be
+// cut without naming something else.
+const (
+	maxID  = 4 << 10
+	longID = "an object id or handle of more than 4 KiB"
+)
+
 // breach names what is wrong with an outcome; empty = nothing.
 func breach(o sdk.Outcome) string {
 	switch o := o.(type) {
 	case nil:
 		return "an answer without an outcome"
+	case *sdk.Committed:
+		if len(o.Object.ID) > maxID {
+			return longID
+		}
 	case *sdk.Accepted:
-		if o.Handle == "" {
+		switch {
+		case o.Handle == "":
 			return "accepted without a handle"
+		case len(o.Handle) > maxID, o.Object != nil && len(o.Object.ID) > maxID:
+			return longID
 		}
 	case *sdk.NotExecuted:
 		if o.Basis == sdk.BasisUnspecified {
@@ -214,6 +229,9 @@ func (c *Client) readAnswer(method string, m *pb.ReadResponse) sdk.ReadResponse 
 	case *sdk.Found:
 		if len(f.Matches) == 0 { // an author meant none seen, or lost them; neither may be guessed
 			what = "found without a match"
+		}
+		if slices.ContainsFunc(f.Matches, func(m sdk.Match) bool { return len(m.Object.ID) > maxID }) {
+			what = longID
 		}
 	}
 	if what != "" {

@@ -160,6 +160,8 @@ func TestABreachOfTheContractIsUnknownAndCounted(t *testing.T) {
 		{"a typed nil", (*sdk.Committed)(nil)},
 		{"accepted without a handle", &sdk.Accepted{}},
 		{"not executed without a basis", &sdk.NotExecuted{}},
+		{"an id too long to be one", &sdk.Committed{Object: sdk.ObjectRef{ID: strings.Repeat("x", 5000)}}},
+		{"a handle too long to be one", &sdk.Accepted{Handle: strings.Repeat("x", 5000)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cl := connect(t, &fake{dispatch: func(context.Context, sdk.DispatchRequest) (sdk.Response, error) {
