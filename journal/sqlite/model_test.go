@@ -24,7 +24,7 @@ func TestTheDatabaseAgreesWithTheModel(t *testing.T) {
 	}
 	base := t.TempDir()
 	run, met := 0, map[journal.Phase]int{}
-	rapid.Check(t, func(rt *rapid.T) {
+	history := func(rt *rapid.T) {
 		run++
 		dir := fmt.Sprintf("%s/%d", base, run)
 		opts := Options{Path: dir + "/journal.db", GenerationPath: dir + "/m/marker", ChainKey: testKey}
@@ -48,15 +48,28 @@ func TestTheDatabaseAgreesWithTheModel(t *testing.T) {
 			}
 		}
 		m.end()
-	})
+	}
+	// Some phases are rare. A hundred histories may meet none of them by chance,
+	// five hundred do not.
+	for round := 0; round < 5 && !t.Failed() && (round == 0 || len(unmet(met)) > 0); round++ {
+		rapid.Check(t, history)
+	}
+	if lack := unmet(met); len(lack) > 0 && run >= 100 && !t.Failed() {
+		t.Errorf("no history met %v: %v", lack, met)
+	}
+}
+
+// unmet are the phases that a history should have gone through and none did.
+func unmet(met map[journal.Phase]int) (lack []journal.Phase) {
 	for _, p := range []journal.Phase{
 		journal.Prepared, journal.Authorized, journal.Dispatching, journal.Acknowledged, journal.Unknown, journal.Reconciling,
 		journal.NeedsHuman, journal.Succeeded, journal.Failed,
 	} {
-		if met[p] == 0 && run >= 100 && !t.Failed() {
-			t.Errorf("no history met %s: %v", p, met)
+		if met[p] == 0 {
+			lack = append(lack, p)
 		}
 	}
+	return lack
 }
 
 type modelRun struct {
@@ -258,7 +271,8 @@ func (m *modelRun) compare() {
 	var holds []string
 	for key, want := range m.model {
 		got, err := m.db.Effect(ctx, key)
-		if got.Due == journal.DueHeld && want.Due == journal.DueHeld && got.DueAt.Before(want.DueAt) {
+		waits := want.Due == journal.DueHeld || want.Due == journal.DueResend
+		if waits && got.Due == want.Due && got.DueAt.Before(want.DueAt) {
 			got.DueAt = want.DueAt // the release of a hold asks for an earlier look; the model has no holds to release
 		}
 		if err != nil || !reflect.DeepEqual(got, want) {
