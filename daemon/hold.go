@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -22,7 +23,8 @@ func (d *Daemon) Hold(ctx context.Context, scope string, who journal.By) error {
 	})
 }
 
-// Release lifts a hold that a person placed and wakes what it kept back.
+// Release lifts a hold that a person placed and wakes what it kept back. A scope
+// without such a hold is [ErrNotFound].
 func (d *Daemon) Release(ctx context.Context, scope string, who journal.By) (int, error) {
 	if err := d.checkScope(scope); err != nil {
 		return 0, err
@@ -32,6 +34,9 @@ func (d *Daemon) Release(ctx context.Context, scope string, who journal.By) (int
 		n, err = tx.ReleaseHold(scope, who)
 		return err
 	})
+	if errors.Is(err, sqlite.ErrNotFound) {
+		return 0, fmt.Errorf("no person holds %s: %w", scope, ErrNotFound)
+	}
 	if err == nil {
 		d.released(ctx)
 	}
@@ -79,7 +84,8 @@ func (d *Daemon) checkScope(scope string) error {
 }
 
 // PauseDestination stops or resumes sends to one destination. It is a hold on
-// the destination, so it is recorded and outlives a restart.
+// the destination, so it is recorded and outlives a restart. Resuming one that
+// is not paused changes nothing and is no error.
 func (d *Daemon) PauseDestination(ctx context.Context, name string, pause bool, who journal.By) error {
 	if d.dests[name] == nil {
 		return fmt.Errorf("destination %q is not configured: %w", name, ErrNotFound)
@@ -88,8 +94,10 @@ func (d *Daemon) PauseDestination(ctx context.Context, name string, pause bool, 
 		who.Because = orElse(who.Because, "paused")
 		return d.Hold(ctx, "destination:"+name, who)
 	}
-	_, err := d.Release(ctx, "destination:"+name, who)
-	return err
+	if _, err := d.Release(ctx, "destination:"+name, who); err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	return nil
 }
 
 // Drain stops sends everywhere, so that a stop afterwards finds nothing in flight.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"sort"
 	"strings"
 	"time"
@@ -318,7 +320,17 @@ func CheckReportOf(r sqlite.Report, err error) (VerifyReport, error) {
 }
 
 // Backup writes a verified copy of the journal to a file that does not exist yet.
-func (d *Daemon) Backup(ctx context.Context, file string) error { return d.db.Backup(ctx, file) }
+// A name that is taken, or a directory that is missing or closed to the daemon's
+// user, is an [InvalidError].
+func (d *Daemon) Backup(ctx context.Context, file string) error {
+	err := d.db.Backup(ctx, file)
+	for _, why := range []error{fs.ErrExist, fs.ErrNotExist, fs.ErrPermission} {
+		if errors.Is(err, why) {
+			return &InvalidError{Faults: []string{fmt.Sprintf("file: %v (the daemon writes it, as uid %d)", err, os.Geteuid())}}
+		}
+	}
+	return err
+}
 
 // Stats are numbers about the journal.
 func (d *Daemon) Stats(ctx context.Context) (JournalStats, error) {

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -358,6 +359,32 @@ func TestAReleaseWakesEverythingThatWasHeld(t *testing.T) {
 		for i := range n {
 			if e := run.Once(fmt.Sprintf("t:%d:v1", i)); e.Phase != journal.Succeeded {
 				t.Fatalf("%s is %s (%s) a minute after the release", e.Key, e.Phase, e.Due)
+			}
+		}
+	})
+}
+
+// What an operator types twice is answered in words, not as a fault of the daemon.
+func TestWhatIsTypedTwiceIsAnsweredInWords(t *testing.T) {
+	story(t, "", func(t *testing.T, r *daemontest.Rig) {
+		run := r.Start()
+		defer stop(t, run)
+		for _, scope := range []string{"all", "destination:desk"} {
+			if _, err := run.Release(t.Context(), scope, daemontest.Person); !errors.Is(err, daemon.ErrNotFound) {
+				t.Errorf("release of %s, which nobody holds: %v", scope, err)
+			}
+		}
+		if err := run.PauseDestination(t.Context(), "desk", false, daemontest.Person); err != nil {
+			t.Errorf("resume of what is not paused: %v", err)
+		}
+		file := filepath.Join(t.TempDir(), "backup.db")
+		if err := run.Backup(t.Context(), file); err != nil {
+			t.Fatal(err)
+		}
+		var invalid *daemon.InvalidError
+		for name, says := range map[string]string{file: "give another name", filepath.Join(file+"-none", "b.db"): file + "-none: no such file"} {
+			if err := run.Backup(t.Context(), name); !errors.As(err, &invalid) || !strings.Contains(err.Error(), says) {
+				t.Errorf("backup to %s: %v", name, err)
 			}
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,7 +19,7 @@ import (
 // knows that it was restored.
 func (db *DB) Backup(ctx context.Context, file string) error {
 	if _, err := os.Lstat(file); err == nil {
-		return fmt.Errorf("backup: %s exists; give another name", file)
+		return fmt.Errorf("backup: %s: %w; give another name", file, fs.ErrExist)
 	}
 	tmp, err := os.MkdirTemp(filepath.Dir(file), ".settled-backup-*") // mode 0700: nobody else reads the copy meanwhile
 	if err != nil {
