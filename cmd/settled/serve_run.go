@@ -101,7 +101,7 @@ func listenSocket(path string) (net.Listener, error) {
 	defer syscall.Umask(old)
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("listen.socket: %w", err)
+		return nil, fmt.Errorf("listen.socket: %w; name a place that this user may write to: socket under [listen], and the same with --socket or --config for the clients", err)
 	}
 	return l, nil
 }

@@ -26,6 +26,9 @@ func (c *Config) AdapterFault(destination, pointer, summary, detail string, warn
 	if trimmed := strings.Trim(pointer, "/"); trimmed != "" {
 		key += "." + strings.ReplaceAll(trimmed, "/", ".")
 	}
+	if name := pointer[strings.LastIndex(pointer, "/")+1:]; name != "" && strings.HasPrefix(summary, "is ") {
+		summary = name + " " + summary // the place of what is missing is the table around it
+	}
 	return Fault{
 		Place: c.Position(destination, pointer), Code: CodeAdapter, Key: key,
 		Message: summary, Hint: detail, Warning: warning,
