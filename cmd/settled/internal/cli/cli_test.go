@@ -139,6 +139,7 @@ func TestExitStatuses(t *testing.T) {
 		{"cancel k:authorized", 2, "--because"},
 		{"cancel k:authorized --because x", 0, ""},
 		{"cancel k:unknown --because x", 4, "unknown"},
+		{"cancel k:succeeded --because x", 1, "succeeded"}, // not 4: its outcome is known
 		{"cancel k:failed --because x", 1, ""},
 		{"cancel none:1 --because x", 1, ""},
 		{"decide k:needs_human read", 2, "--because"},

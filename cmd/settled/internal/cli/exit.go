@@ -97,9 +97,9 @@ func problemExit(p *client.Problem) *exit {
 	case client.CodeStale:
 		x.code, x.next = exitConflict, fmt.Sprintf("settled show %s   (it is %s now, seq %d)", quote(p.Key), p.Phase, p.Seq)
 	case client.CodeInvalid, client.CodeTooLarge:
-		x.code, x.next = exitUsage, "the same with the faults mended; --dry-run tries it"
+		x.code, x.next = exitUsage, "the same with that mended"
 	case client.CodePhaseRefused:
-		if p.MayHaveBeenSent {
+		if p.MayHaveBeenSent && p.Phase != "succeeded" { // that it happened once is known
 			x.code = exitUnknown
 		}
 		x.next = "settled show " + quote(p.Key)
@@ -108,11 +108,24 @@ func problemExit(p *client.Problem) *exit {
 	case client.CodeBusy, client.CodeOutage, client.CodeDraining:
 		x.next = fmt.Sprintf("the same again in %d s", max(1, p.RetryAfterSeconds))
 	case client.CodeNotFound:
-		x.next = "settled list"
+		x.next = whereToLook(p.Instance)
 	case client.CodeJournalFull:
 		x.next = "settled journal stats"
 	}
 	return x
+}
+
+// whereToLook names the list in which a name that was not found would be.
+func whereToLook(instance string) string {
+	for _, kind := range []string{"destination", "schedule"} {
+		if strings.Contains(instance, "/"+kind+"s/") {
+			return "settled " + kind + " list"
+		}
+	}
+	if strings.Contains(instance, "/holds/") {
+		return "settled hold"
+	}
+	return "settled list"
 }
 
 // byPhase is the exit status of wait and submit --wait for an effect that rests.

@@ -140,9 +140,17 @@ func (b *batchRun) answer(l client.LineResult) error {
 	case b.a.flags.plain:
 		b.a.printf("%d\t%s\t%t\t%s\t%d\n", l.Line, l.Key, l.Created, l.Phase, l.Seq)
 	case l.Error != nil:
-		b.a.printf("line %d %s: %s: %s\n", l.Line, l.Key, l.Error.Code, clean(l.Error.Detail))
+		b.a.printf("line %d%s: %s: %s\n", l.Line, before(" ", clean(l.Key)), l.Error.Code, clean(l.Error.Detail))
 	}
 	return nil
+}
+
+// before is s behind a separator, or nothing.
+func before(sep, s string) string {
+	if s == "" {
+		return ""
+	}
+	return sep + s
 }
 
 // progress draws a bar on a terminal, ten times a second at most.

@@ -44,7 +44,11 @@ func (a *App) journal(ctx context.Context, online func(*client.Client) error, of
 	}
 	j, err := a.OpenJournal(ctx, a.configFile())
 	if err != nil {
-		return fmt.Errorf("no daemon answers at %s, and the journal cannot be opened without it: %w", gone.Socket, err)
+		where := ""
+		if a.configFile() == "" {
+			where = " (--config FILE or SETTLED_CONFIG says where another one lies)"
+		}
+		return fmt.Errorf("no daemon answers at %s, and the journal cannot be opened without it: %w%s", gone.Socket, err, where)
 	}
 	return errors.Join(offline(j), j.Close())
 }

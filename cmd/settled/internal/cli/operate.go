@@ -46,7 +46,7 @@ func (a *App) event(e client.Event) error {
 	if e.Because != "" {
 		why = ": " + clean(e.Because)
 	}
-	a.printf("%6d  %s  %-12s %s%s  %s%s\n", e.Seq, e.At.UTC().Format("15:04:05.000"), e.Kind, e.Key, move, e.Actor, why)
+	a.printf("%6d  %s  %-12s %s%s  %s%s\n", e.Seq, e.At.UTC().Format("2006-01-02 15:04:05.000Z"), e.Kind, e.Key, move, e.Actor, why)
 	return nil
 }
 
@@ -90,12 +90,37 @@ func (a *App) status(ctx context.Context, d *client.Client) error {
 		a.printf("nothing is in doubt\n")
 	}
 	a.printf("%d review(s) open, %d overdue   (settled review)\n", s.Reviews.Open, s.Reviews.Overdue)
+	if err := a.inTheWay(ctx, d); err != nil {
+		return err
+	}
 	for _, p := range slices.Sorted(maps.Keys(s.Phases)) {
 		if s.Phases[p] > 0 {
 			a.printf("  %8d  %s\n", s.Phases[p], p)
 		}
 	}
 	a.printf("head %s\n", s.Head)
+	return nil
+}
+
+// inTheWay tells what keeps sends back although dispatch is on: holds, and
+// destinations that are down, paused or behind an open breaker.
+func (a *App) inTheWay(ctx context.Context, c *client.Client) error {
+	holds, err := c.Holds(ctx)
+	if err != nil {
+		return err
+	}
+	if len(holds) > 0 {
+		a.printf("%d hold(s) in force   (settled hold)\n", len(holds))
+	}
+	dests, err := c.Destinations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, d := range dests {
+		if why := a.closed(d); why != "" {
+			a.printf("%s   (settled destination show %s)\n", why, quote(d.Name))
+		}
+	}
 	return nil
 }
 
@@ -166,6 +191,10 @@ func (a *App) scheduleCmd() *cobra.Command {
 			rows = append(rows, []string{s.Name, s.Do, s.Destination, s.Cron, s.Timezone, next, a.at(s.LastOKAt), s.LastResult, fmt.Sprint(s.Missed)})
 		}
 		if a.flags.json {
+			return nil
+		}
+		if len(rows) == 0 && !a.flags.plain {
+			a.printf("no schedules; add a table [schedules.NAME] to the configuration\n")
 			return nil
 		}
 		return a.table([]string{"NAME", "DO", "DESTINATION", "CRON", "ZONE", "NEXT", "LAST OK", "RESULT", "MISSED"}, rows)

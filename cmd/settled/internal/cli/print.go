@@ -72,8 +72,10 @@ func or(s *string, otherwise string) string {
 	return *s
 }
 
-// clean keeps what a destination or another user wrote from steering the terminal.
+// clean keeps what a destination or another user wrote from steering the
+// terminal. The end of the last line is no part of what was said.
 func clean(s string) string {
+	s = strings.TrimRight(s, "\r\n")
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || (r >= 0x7f && r < 0xa0) {
 			return '·'

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,7 +34,7 @@ func (a *App) showCmd() *cobra.Command {
 		if a.flags.plain {
 			return a.showPlain(e)
 		}
-		a.show(e)
+		a.show(e, a.heldUp(c.Context(), d, e))
 		return nil
 	})
 	c.Flags().BoolVar(&payload, "payload", false, "the payload too")
@@ -65,14 +66,50 @@ func (a *App) showPlain(e client.Effect) error {
 
 // show writes for somebody who was woken up: what is true, then what was done,
 // then what is missing, what happens by itself, and what may be typed.
-func (a *App) show(e client.Effect) {
+func (a *App) show(e client.Effect, heldUp string) {
 	a.printf("%s   %s (%s)\n  %s\n", e.Key, a.paint(e.Phase), e.Standing, clean(e.Words))
 	a.intent(e)
 	a.attempts(e)
 	a.known(e)
 	a.missing(e)
 	a.next(e)
+	if heldUp != "" {
+		a.printf("  not yet: %s\n", heldUp)
+	}
 	a.choices(e)
+}
+
+// heldUp says why an effect is not sent though its time has come; "" when
+// nothing is known to be in its way. It is a help for the eye: what cannot be
+// asked is left out.
+func (a *App) heldUp(ctx context.Context, c *client.Client, e client.Effect) string {
+	if e.Phase != "authorized" || e.Next == nil || e.Next.What != "dispatch" || e.Next.At.After(a.Now()) {
+		return ""
+	}
+	if s, err := c.Status(ctx); err == nil && !s.Dispatch.Enabled {
+		return "dispatch is off: " + clean(s.Dispatch.Because)
+	}
+	d, err := c.Destination(ctx, e.Destination)
+	if err != nil {
+		return ""
+	}
+	if why := a.closed(d); why != "" {
+		return why + "   (settled destination show " + quote(d.Name) + ")"
+	}
+	return ""
+}
+
+// closed says why nothing is sent to a destination; "" when it is.
+func (a *App) closed(d client.Destination) string {
+	switch {
+	case d.Paused:
+		return clean(d.Name) + " is paused"
+	case !d.Up:
+		return clean(d.Name) + " is down: " + clean(d.Why)
+	case d.Breaker != "" && d.Breaker != "closed":
+		return fmt.Sprintf("the breaker of %s is %s since %s; sends wait until a read succeeds", clean(d.Name), d.Breaker, a.at(d.BreakerSince))
+	}
+	return ""
 }
 
 func (a *App) intent(e client.Effect) {

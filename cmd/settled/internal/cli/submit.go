@@ -29,14 +29,19 @@ type submitFlags struct {
 
 func (a *App) submitCmd() *cobra.Command {
 	var f submitFlags
-	c := verb("submit DESTINATION OPERATION --key KEY", "Records one effect, or many from a file", cobra.MaximumNArgs(2), func(c *cobra.Command, args []string) error {
+	c := verb("submit DESTINATION OPERATION --key KEY", "Records one effect, or many from a file", submitArgs, func(c *cobra.Command, args []string) error {
 		if f.file != "" {
 			return a.submitFile(c.Context(), f, args)
 		}
 		return asExit(a.submitOne(c.Context(), f, args), writing)
 	})
+	c.Long = "Records one effect, or many from a file.\n\n" +
+		"A line of the file is one JSON object: key, destination and operation, and of your choice payload\n" +
+		"(or payload_base64 with content_type), not_before, not_after, actor, approval, supersedes, context.\n" +
+		"Lines that are refused are told with their number; the others are recorded."
 	c.Example = "  settled submit desk create --key ticket:SUP-1:reply:v1 --set subject='printer on fire' --wait\n" +
-		"  settled submit --file effects.jsonl"
+		"  settled submit --file effects.jsonl   (lines such as the next)\n" +
+		`  {"key":"ticket:SUP-1:create:v1","destination":"desk","operation":"create","payload":{"subject":"hello"}}`
 	p := c.Flags()
 	p.StringVar(&f.key, "key", "", "business key: entity:id:operation:vN")
 	p.StringVar(&f.payload, "payload", "", "`FILE` with the payload, - for standard input")
@@ -53,6 +58,16 @@ func (a *App) submitCmd() *cobra.Command {
 	p.StringVar(&f.file, "file", "", "`FILE.jsonl` with one effect a line, - for standard input")
 	p.BoolVar(&f.dryRun, "dry-run", false, "check only, record nothing")
 	return c
+}
+
+// submitArgs knows the one mistake that looks right: --wait takes its time with "=".
+func submitArgs(c *cobra.Command, args []string) error {
+	if len(args) == 3 && c.Flags().Changed("wait") {
+		if _, err := time.ParseDuration(args[2]); err == nil {
+			return fmt.Errorf("the time of --wait is written with =, as in --wait=%s", args[2])
+		}
+	}
+	return cobra.MaximumNArgs(2)(c, args)
 }
 
 func (a *App) submitOne(ctx context.Context, f submitFlags, args []string) error {
